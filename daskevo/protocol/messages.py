@@ -6,6 +6,7 @@ and senders repeat the same message. It goes to the shard of its `addressee`, or
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -48,6 +49,24 @@ class _ToHome(Message):
 
 
 @dataclass(frozen=True)
+class _ToOwner(Message):
+    owner: Annotated[ModelId, MODEL]
+
+    @property
+    def addressee(self) -> ModelId:
+        return self.owner
+
+
+@dataclass(frozen=True)
+class _WithRecord(Message):
+    record: Annotated[ModelRecord, part(ModelRecord)]
+
+    @property
+    def addressee(self) -> ModelId:
+        return self.record.model_id
+
+
+@dataclass(frozen=True)
 class Open(_ToHome):
     """Ask for a published model's record; this reserves nothing, and the epoch is not checked. -> Opened | Refused."""
 
@@ -58,52 +77,37 @@ class Status(_ToHome):
 
 
 @dataclass(frozen=True)
-class Refer(Message):
+class Refer(_ToOwner):
     """Reserve tensors of `owner` for (model, attempt), flushed before the answer. -> Reserved | Refused (`gone`).
 
     `model` is None for a reader's attempt. The provider returns the tensors in the same round trip.
     """
 
-    owner: Annotated[ModelId, MODEL]
     model: Annotated[ModelId | None, optional(MODEL)]
     attempt: Annotated[Attempt, TICK]
     numbers: Annotated[frozenset[int], NUMBERS]
 
-    @property
-    def addressee(self) -> ModelId:
-        return self.owner
-
 
 @dataclass(frozen=True)
-class Restore(Message):
+class Restore(_ToOwner):
     """Restore bits of a published model at `owner`, in a shard that was restored from an older copy. -> Ok | Refused.
 
     A repair sends it after it has asked the home shard. Unlike in `Refer`, the attempt is over; if the bits turn out to
     be unused, the next audit removes them like all bits of ended attempts.
     """
 
-    owner: Annotated[ModelId, MODEL]
     model: Annotated[ModelId, MODEL]
     attempt: Annotated[Attempt, TICK]
     numbers: Annotated[frozenset[int], NUMBERS]
 
-    @property
-    def addressee(self) -> ModelId:
-        return self.owner
-
 
 @dataclass(frozen=True)
-class Drop(Message):
+class Drop(_ToOwner):
     """Remove bits of (model, attempt) at `owner`: these numbers, or all (None). -> Ok."""
 
-    owner: Annotated[ModelId, MODEL]
     model: Annotated[ModelId | None, optional(MODEL)]
     attempt: Annotated[Attempt, TICK]
     numbers: Annotated[frozenset[int] | None, optional(NUMBERS)] = None
-
-    @property
-    def addressee(self) -> ModelId:
-        return self.owner
 
 
 @dataclass(frozen=True)
@@ -115,16 +119,11 @@ class DropAttempt(Message):
 
 
 @dataclass(frozen=True)
-class Stage(Message):
+class Stage(_WithRecord):
     """Store a model's record and segment in its home shard, not visible yet. -> Ok | Refused."""
 
-    record: Annotated[ModelRecord, part(ModelRecord)]
     file_bytes: Annotated[int | None, optional(COUNT)] = None
     """Size of the segment file in bytes; None if the tensors are in memory only, or there are none."""
-
-    @property
-    def addressee(self) -> ModelId:
-        return self.record.model_id
 
 
 @dataclass(frozen=True)
@@ -135,29 +134,23 @@ class Publish(_ToHome):
     labels: Annotated[dict[str, Tick], LABELS]
 
     def __post_init__(self) -> None:
-        if not self.labels:
-            raise InvalidInput(
-                "a model is published with at least one label: what nobody holds would be retired at once"
-            )
+        _check_held(self.labels)
 
 
 @dataclass(frozen=True)
-class Put(Message):
+class Put(_WithRecord):
     """Stage and publish in one round trip. -> Verdict | Refused."""
 
-    record: Annotated[ModelRecord, part(ModelRecord)]
     labels: Annotated[dict[str, Tick], LABELS]
     file_bytes: Annotated[int | None, optional(COUNT)] = None
 
     def __post_init__(self) -> None:
-        if not self.labels:
-            raise InvalidInput(
-                "a model is published with at least one label: what nobody holds would be retired at once"
-            )
+        _check_held(self.labels)
 
-    @property
-    def addressee(self) -> ModelId:
-        return self.record.model_id
+
+def _check_held(labels: Collection[str]) -> None:
+    if not labels:
+        raise InvalidInput("a model is published with at least one label: what nobody holds would be retired at once")
 
 
 @dataclass(frozen=True)

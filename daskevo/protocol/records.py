@@ -56,9 +56,7 @@ class Generation(Record):
 
 
 @dataclass(frozen=True)
-class Referred(Record):
-    """Bits of (model, attempt) on `owner`'s tensors were added."""
-
+class _BitsOf(Record):
     owner: Annotated[ModelId, MODEL]
     model: Annotated[ModelId | None, optional(MODEL)]
     attempt: Annotated[Attempt, TICK]
@@ -66,13 +64,13 @@ class Referred(Record):
 
 
 @dataclass(frozen=True)
-class Dropped(Record):
-    """Bits of (model, attempt) on `owner`'s tensors were removed."""
+class Referred(_BitsOf):
+    """Bits of (model, attempt) on `owner`'s tensors were added."""
 
-    owner: Annotated[ModelId, MODEL]
-    model: Annotated[ModelId | None, optional(MODEL)]
-    attempt: Annotated[Attempt, TICK]
-    numbers: Annotated[frozenset[int], NUMBERS]
+
+@dataclass(frozen=True)
+class Dropped(_BitsOf):
+    """Bits of (model, attempt) on `owner`'s tensors were removed."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from daskevo.errors import DaskevoError, ModelExists, ModelLost, ShardDamaged
 from daskevo.protocol.attempts import Settle
@@ -30,6 +30,7 @@ from daskevo.protocol.steps import (
     OnOwnShard,
     Reserve,
     Script,
+    Step,
     TakeSnapshot,
     Together,
     ToTheEnd,
@@ -37,6 +38,8 @@ from daskevo.protocol.steps import (
     Withdraw,
 )
 from daskevo.types import Attempt, ModelId
+
+T = TypeVar("T")
 
 
 def retire(retirement: Retirement) -> Script[None]:
@@ -94,33 +97,24 @@ def reserve(model: ModelId, *, again: bool) -> Script[Attempt | None]:
     """
     while True:
         attempt: Attempt = yield Begin()
-        try:
-            wanted = yield Find()
-            if not wanted or (yield Reserve(model, attempt, wanted)):
-                return attempt
-            yield from give_back(model, attempt, wanted)
-        except GeneratorExit:
-            raise  # nobody runs this script any more
-        except ModelExists:
-            yield EndInBackground(attempt)  # found before anything was reserved
-            raise
-        except BaseException:
-            yield from _interrupted(attempt)
-            raise
+        if (yield from _ended_on_error(attempt, _try_next(model, attempt))):
+            return attempt
         if not again:
             return None
+
+
+def _try_next(model: ModelId, attempt: Attempt) -> Script[bool]:
+    wanted = yield Find()
+    if not wanted or (yield Reserve(model, attempt, wanted)):
+        return True
+    yield from give_back(model, attempt, wanted)
+    return False
 
 
 def read(wanted: Mapping[ModelId, Collection[int]]) -> Script[bool]:
     """Read tensors under an attempt that never publishes; return False if not all of them could be reserved."""
     attempt = yield Begin()
-    try:
-        reserved: bool = yield Reserve(None, attempt, wanted)
-    except GeneratorExit:
-        raise  # nobody runs this script any more
-    except BaseException:
-        yield from _interrupted(attempt)
-        raise
+    reserved: bool = yield from _ended_on_error(attempt, _step(Reserve(None, attempt, wanted)))
     if reserved:
         # All tensors are here, so nobody needs to wait until the references are dropped.
         yield EndInBackground(attempt, tuple(Drop(owner, None, attempt) for owner in wanted))
@@ -155,13 +149,7 @@ def put(message: Put, reserved: Collection[ModelId], unused: Mapping[ModelId, fr
         Those references that the model does not use, by owner.
     """
     model, attempt = message.record.model_id, message.record.attempt
-    try:
-        (answer,) = yield Together((message,))
-    except GeneratorExit:
-        raise  # nobody runs this script any more
-    except BaseException:
-        yield from _interrupted(attempt)
-        raise
+    (answer,) = yield from _ended_on_error(attempt, _step(Together((message,))))
     if isinstance(answer, Verdict) and answer.state in ("published", "retiring", "retired"):
         yield EndInBackground(attempt, _narrow(model, attempt, unused))
         return PutOutcome("stored", answer)
@@ -198,13 +186,23 @@ def _narrow(model: ModelId, attempt: Attempt, unused: Mapping[ModelId, frozenset
     return tuple(Drop(owner, model, attempt, numbers) for owner, numbers in unused.items())
 
 
-def _interrupted(attempt: Attempt) -> Script[None]:
-    """What was sent may have been carried out or not: only the coordinator can find out."""
+def _ended_on_error(attempt: Attempt, script: Script[T]) -> Script[T]:
+    """Run a script of an attempt; if it is interrupted or fails, end the attempt."""
+    try:
+        return (yield from script)
+    except GeneratorExit:
+        raise  # nobody runs this script any more
+    except ModelExists:
+        yield EndInBackground(attempt)  # found before anything was reserved
+        raise
+    except BaseException:
+        # What was sent may have been carried out or not: only the coordinator can find out, when it settles.
+        yield ToTheEnd(_step(End(attempt, settled=False)))
+        raise
 
-    def end() -> Script[None]:
-        yield End(attempt, settled=False)
 
-    yield ToTheEnd(end())
+def _step(step: Step) -> Script[Any]:
+    return (yield step)
 
 
 def audit(*, give_up_lost: bool = False) -> Script[int]:
