@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.protocol.codec import count, numbers_of, text
+from daskevo.protocol.codec import BOOLEAN, Codec, count, numbers_of, optional, sequence, text
 from daskevo.protocol.limits import MAX_TENSORS
 from daskevo.types import Tick, check_name, shorten
 
 Check = Callable[[Any], object]
 """Raises CorruptRecord or InvalidInput if a value is not valid; its return value is ignored."""
 
-MOST = 1 << 20
-"""Most items of a list in a message."""
 _LARGEST = 2**62
 _LONGEST = 1000
 """Most characters of a name, address or reason."""
@@ -68,21 +66,17 @@ def check_arguments(role: str, method: str, arguments: Mapping[str, Any]) -> Non
             raise CorruptRecord(f"a message {method!r} has no good {name!r}: {error.message}") from error
 
 
-def _list(most: int = MOST) -> Check:
-    return lambda values: _expect(
-        isinstance(values, (list, tuple)) and len(values) <= most, f"a list of at most {most}", values
-    )
+def _list(values: Any) -> None:
+    good = isinstance(values, (list, tuple)) and len(values) <= MAX_TENSORS
+    _expect(good, f"a list of at most {MAX_TENSORS}", values)
 
 
-def _list_of(check: Check, most: int = MOST) -> Check:
-    is_list = _list(most)
+def _list_of(check: Check, most: int = MAX_TENSORS) -> Check:
+    return sequence(Codec(check, check), most).decode
 
-    def every(values: Any) -> None:
-        is_list(values)
-        for value in values:
-            check(value)
 
-    return every
+def _or_none(check: Check) -> Check:
+    return optional(Codec(check, check)).decode
 
 
 def _row(*checks: Check) -> Check:
@@ -94,21 +88,13 @@ def _row(*checks: Check) -> Check:
     return each
 
 
-def _or_none(check: Check) -> Check:
-    return lambda value: None if value is None else check(value)
-
-
 def _expect(good: bool, what: str, found: object) -> None:
     if not good:
         raise CorruptRecord(f"expected {what}, found {shorten(found)}")
 
 
-# Checks of numbers compare the exact type where a bool, which is an int in Python, must not pass as a number.
-def _flag(value: Any) -> None:
-    _expect(isinstance(value, bool), "true or false", value)
-
-
 def _seconds(value: Any) -> None:
+    # The exact type, since a bool is an int in Python.
     _expect(type(value) in (int, float) and value >= 0, "a number of seconds", value)
 
 
@@ -159,7 +145,7 @@ def _questions(values: Any) -> None:
     Written as one match statement instead of the combinators above: a batch has hundreds of queries, and the
     combinators take longer than answering some of them.
     """
-    _list()(values)
+    _list(values)
     for value in values:
         match value:
             case [bytes(), weights, [*exclude], None | bytes()] if weights is None or isinstance(
@@ -176,6 +162,7 @@ def _together(value: Any) -> None:
     _expect(value[0] in ("ask", "refer"), "ask or refer", value[0])
 
 
+_flag = BOOLEAN.decode
 _scope: Check = lambda value: check_name(value, "scope")  # noqa: E731
 _model: Check = check_name
 _attempts = _list_of(Tick.parse)
@@ -206,7 +193,7 @@ PROVIDER: Mapping[str, Arguments] = {
             "model": _model,
             "attempt": Tick.parse,
             # `specs_from_wire` checks the items when it decodes them.
-            "specs": _list(MAX_TENSORS),
+            "specs": _list,
             "parts": _parts,
             "frames": _frames,
         }
