@@ -144,6 +144,7 @@ class Builder(ModelSpace):
         if candidate not in self._known:
             with self._shaped():
                 self._run(self._answers(candidate), candidate)
+        # The least recently used are dropped first.
         self._known.move_to_end(candidate)
         return self._known[candidate]
 
@@ -241,6 +242,7 @@ class Recorder:
         self._pick = pick
         self._names: set[str] = set()
 
+    # Not part of `Choose`: a function written for a dict of choices is told what is expected here.
     def __getitem__(self, name: Any) -> Any:
         raise InvalidInput(
             f"space {self._space!r} is said by a function that takes `choose` and calls it, choose({name!r}, options); "
@@ -259,6 +261,7 @@ class Recorder:
             raise InvalidInput(f"space {self._space!r} asks for more than {MAX_CHOICES} choices in one candidate")
         self._names.add(name)
         index = self._pick(choice)
+        # Exactly int: numpy's integers would be refused only later, when the candidate is recorded as JSON.
         if type(index) is not int or not 0 <= index < len(choice.options):
             raise InvalidInput(f"choice {name!r} has options 0 to {len(choice.options) - 1}, and not {index!r:.40}")
         self.choices.append(choice)
@@ -280,6 +283,7 @@ def _following(prefix: Sequence[int]) -> Pick:
 def source_digest(function: Any) -> str | None:
     """Return a digest of a function's source without comments and layout; None if the source is not available."""
     try:
+        # Through the syntax tree, so that comments and layout may change while a run goes on.
         source = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, TypeError, SyntaxError):
         return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from daskevo.errors import CorruptRecord
 from daskevo.types import JSON
 
+# Bounds of what is read: a record may be damaged, or made to exhaust the memory of whoever reads it.
 MAX_CHOICES = 10_000
 MAX_OPTIONS = 1_000_000
 MAX_NAME_CHARACTERS = 200
@@ -48,6 +49,7 @@ class Candidate:
 
 
 def _is_index(value: JSON) -> bool:
+    # `type`, because True is an int, too, and JSON has both.
     return type(value) is int and 0 <= value < MAX_OPTIONS
 
 

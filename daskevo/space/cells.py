@@ -16,6 +16,7 @@ def group(graph: Wiring, names: Sequence[str], name: str) -> str:
     """Replace several nodes by one cell; see :meth:`ModelGraph.group`."""
     inside = {each: graph[each] for each in names}
     _check_inside(graph, inside)
+    # Sets would do, but the order of a cell's inputs and outputs must be the same in every process.
     entering = dict.fromkeys(
         place for node in inside.values() for place in node.inputs if source_of(place)[0] not in inside
     )
@@ -58,9 +59,11 @@ def _check_inside(graph: Wiring, inside: dict[str, Node]) -> None:
 def expand(graph: Graph) -> Graph:
     """Return a copy with cells replaced by their nodes, and without nodes that no output depends on."""
     graph = graph.copy()
+    # Again until there are none, because a cell may contain cells.
     while cells := [node for node in graph.nodes if isinstance(node.layer, Wiring)]:
         for cell in cells:
             _expand(graph, cell.name)
+    # Inputs stay even if nothing depends on them: the model is called with all of them.
     needed = {*graph.needed(), *graph.inputs}
     for name in graph.order():
         if name not in needed:
@@ -74,6 +77,7 @@ def _expand(graph: Wiring, name: str) -> None:
     assert isinstance(inner, Wiring)
     outside = dict(zip(inner.inputs, cell.inputs, strict=True))
     own = [node for node in inner.nodes if node.name not in outside]
+    # The cell may stand several times in the graph, so its nodes get the cell's name as a prefix.
     names = {node.name: graph.free_name(f"{name}.{node.name}") for node in own}
 
     def moved(place: str) -> str:

@@ -14,6 +14,7 @@ from daskevo.types import JSON, check_json
 _MAX_DEPTH = 20
 
 
+# Without slots, because `cached_property` keeps its values in the instance's `__dict__`.
 @dataclass(frozen=True)
 class Choice:
     """One decision of a model space.
@@ -92,6 +93,7 @@ def check_space_name(name: object, what: str) -> str:
 
 def as_lists(option: object, depth: int = 0) -> JSON:
     """Return an option with tuples replaced by lists, as it comes back from a record."""
+    # Before Python's own limit of recursion, whose error would not say what is wrong.
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"an option nests deeper than {_MAX_DEPTH} levels, the most that is allowed")
     if isinstance(option, (tuple, list)):

@@ -130,6 +130,7 @@ class Chain(Pattern):
     def _from(self, graph: ModelGraph, name: str) -> tuple[str, ...]:
         found = [name]
         for link in self.links[1:]:
+            # An output of the model is read by its user, so a node with one consumer may still have another reader.
             after = graph.consumers(found[-1])
             if len(after) != 1 or graph[after[0]].inputs != (found[-1],) or graph.is_output(found[-1]):
                 return ()
@@ -166,6 +167,7 @@ class Region(Pattern):
 
 def _apart(found: Iterable[tuple[str, ...]]) -> list[Match]:
     """Return the matches that share no node with an earlier one."""
+    # Else a mutator would apply twice to a node, or to one that its first application has removed.
     taken: set[str] = set()
 
     def apart() -> Iterator[Match]:

@@ -197,6 +197,7 @@ class ModelGraph(Wiring):
         """
         self._source(source)
         made = self.new_name(name or (layer.kind if isinstance(layer, Layer) else layer.name).lower())
+        # Before the new node is there, or its own input would be moved to itself.
         self.move(lambda place: made if place == source else place)
         self.put(Node(made, layer, (source,)))
         self._record("insert after", source_of(source)[0], made)
@@ -252,6 +253,7 @@ class ModelGraph(Wiring):
                     layer = layer.changed(**known)
                 # A copy owns its layer, also if the original shares one.
                 copy = replace(self[name], name=self.free_name(f"{name}.r{number}"), layer=layer, shares=None)
+                # Before the copy is there, as in `insert_after`.
                 self._lead(last, copy.name)
                 last = self.put(replace(copy, inputs=(last,)))
                 made.append(last)
@@ -312,6 +314,7 @@ class ModelGraph(Wiring):
 
     def _lead(self, name: str, elsewhere: str) -> None:
         """Connect all consumers of a node's output to another source."""
+        # All uses are looked at before any is moved, so that the graph stays as it was if this raises.
         for place in (*self.outputs, *(place for node in self.nodes for place in node.inputs)):
             source, slot = source_of(place)
             if source == name and slot:

@@ -101,6 +101,7 @@ class ModelSpace(ABC):
         return type(other) is type(self) and _text(other) == _text(self)
 
     def __hash__(self) -> int:
+        # Equal spaces have equal names; the text that `__eq__` compares takes long to make.
         return hash(self.name)
 
     def build(self, candidate: Candidate) -> keras.Model:
@@ -141,6 +142,7 @@ class ModelSpace(ABC):
             If the candidate doesn't belong to this space.
         """
         return {
+            # The user's `build` gets these, and might change a list that all candidates share.
             choice.name: copy.deepcopy(choice.options[index])
             for choice, index in zip(self.choices_of(candidate), candidate.values, strict=True)
         }
@@ -161,6 +163,7 @@ class ModelSpace(ABC):
         def pick(choice: Choice) -> int:
             met.append(choice.name)
             if choice.name not in values:
+                # Going on with any option lists all missing names at once.
                 missing.append(choice.name)
                 return 0
             return choice.index(values[choice.name])
@@ -362,6 +365,7 @@ class Taken:
         if (known := self._taken.get(choice.name)) is None:
             return None
         there, index = known
+        # The same object in most spaces, which saves comparing the options as JSON text.
         return index if there is choice else choice.find(there.options[index])
 
 

@@ -74,6 +74,7 @@ class MutatedGraphs(Builder):
         around: Callable[[], AbstractContextManager[Any]] | None = None,
     ) -> None:
         self.bases = {"base": bases} if isinstance(bases, ModelGraph) else dict(bases)
+        # The history of a candidate is that since its base, whatever was done to make the base.
         self.bases = {label: base.as_base() for label, base in self.bases.items()}
         self.mutators, self.evolve = tuple(mutators), tuple(evolve)
         self.steps, self.grow, self.shrink = steps, grow, shrink
@@ -110,6 +111,7 @@ class MutatedGraphs(Builder):
         """Check that there are candidates, and that each mutator matches in some."""
         for base in self.bases.values():
             self._matched |= {each.name for each in (*self.mutators, *self.evolve) if each.matches(base)}
+        # A fixed seed, so that a definition is always accepted or always refused.
         rng = np.random.default_rng(0)
         made, last = 0, None
         every = {each.name for each in (*self.mutators, *self.evolve)}
@@ -122,6 +124,7 @@ class MutatedGraphs(Builder):
             if made >= ENOUGH and every <= self._matched:
                 return
         if not made and last is not None:
+            # A drawn candidate that can't be made is rejected; if none can be made, the definition itself is wrong.
             raise last.__cause__ if isinstance(last.__cause__, InvalidMutation) else last
         for mutator in (*self.mutators, *self.evolve):
             if mutator.name not in self._matched:

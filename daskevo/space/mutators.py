@@ -75,6 +75,7 @@ class Mutator(ABC):
         """
         graph = graph.copy()
         for match in self.matches(graph):
+            # Matches are found once, before the first change: a mutator must not apply to what it has made itself.
             if all(name in graph for name in match.nodes):
                 self.act(graph, match, choose, f"{self.name}/{match}/", f"{match}.")
         return graph
@@ -258,6 +259,7 @@ class InputMutator(Mutator):
                 graph.change_input(match.node, index, source)
 
     def _possible(self, graph: ModelGraph, name: str, place: str) -> list[str]:
+        # A source that depends on the node would close a cycle.
         later = {name, *graph.descendants(name)}
         found = [
             node.name
@@ -265,4 +267,5 @@ class InputMutator(Mutator):
             if node.name not in later and (node.name in graph.inputs or self.sources is None or self.sources.test(node))
         ]
         current = source_of(place)[0]
+        # The present source is always an option, and with its slot, so that a graph can stay as it is.
         return [place if each == current else each for each in found] if current in found else [place, *found]

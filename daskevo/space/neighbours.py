@@ -36,6 +36,7 @@ def neighbours(space: ModelSpace, candidate: Candidate) -> Iterator[Candidate]:
     >>> [space.build(each) for each in neighbours(space, space.candidate({"layers": 1, "units 0": 16}))]
     [[16, 8], [16, 16], [8]]
     """
+    # A generator would raise only when it is iterated; `choices_of` is called here and raises at once.
     return _neighbours(space, candidate, space.choices_of(candidate))
 
 
@@ -70,6 +71,7 @@ def _changed(space: ModelSpace, taken: Taken, place: int, option: int) -> Iterat
             pass
         else:
             yield found
+        # A rejected draw may end before all new choices were asked, so there are as many answers as were asked for.
         # As an odometer counts: drop answers that are at their last option, then advance the one before them.
         answers = [*answers, *[0] * len(sizes)][: len(sizes)]
         while answers and answers[-1] + 1 == sizes[len(answers) - 1]:

@@ -20,6 +20,7 @@ MERGES = frozenset({"Add", "Subtract", "Multiply", "Average", "Maximum", "Minimu
 """Keras classes that are called with a list of tensors."""
 
 
+# Compared and hashed by `key`: `config` is a mapping, which has no hash, and in which 1 == True.
 @dataclass(frozen=True, eq=False)
 class Layer:
     """A layer as in a Keras config: its class and arguments. Nothing is imported or run.

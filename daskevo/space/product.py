@@ -79,6 +79,7 @@ class Space(ModelSpace):
         product = math.prod(len(choice.options) for choice in self.choices)
         if self.reject is None:
             return Size("exact", product)
+        # Each candidate would have to be tried to know how many are rejected.
         if product > COUNTED:
             return Size("at most", product)
         return Size("exact", sum(1 for _ in self._all()))
@@ -134,6 +135,8 @@ class Space(ModelSpace):
         """Read what `to_json` wrote (without a condition); raises CorruptRecord on anything else."""
         try:
             match value:
+                # No other keys: spaces that write more, such as grids of hyper-parameters, read their options in
+                # another way.
                 case {"name": name, "choices": list() as choices} if len(value) == 2:
                     return cls(name, tuple(_choice(choice) for choice in choices))
         except InvalidInput as error:

@@ -86,6 +86,7 @@ def from_vectors(space: Space, vectors: ArrayLike) -> list[Candidate]:
     values = np.zeros((len(rows), len(space.choices)), dtype=np.intp)
     for place, (choice, columns) in enumerate(zip(space.choices, _columns(space.choices), strict=True)):
         if _width(choice) == 1:
+            # Clipped first: surrogate models propose points beyond the ends, too.
             values[:, place] = np.rint(np.clip(rows[:, columns.start], 0, 1) * (len(choice.options) - 1))
         elif _width(choice):
             values[:, place] = rows[:, columns].argmax(axis=1)
@@ -115,6 +116,7 @@ def _checked(space: Space, vectors: ArrayLike) -> NDArray[np.float64]:
 
 def _width(choice: Choice) -> int:
     """Return the number of columns of a choice."""
+    # With two options the second column would always be 1 less the first.
     if len(choice.options) <= 2:
         return len(choice.options) - 1
     return 1 if choice.is_ordered else len(choice.options)

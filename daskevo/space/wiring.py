@@ -111,6 +111,7 @@ class Wiring:
         found: dict[str, None] = {}
         ends = (source_of(place)[0] for place in self.outputs)
         for start in (*self.inputs, *ends, *sorted(self._nodes)):
+            # A node goes to the result when all its sources are there; until then it stays on the stack below them.
             stack = [start]
             while stack:
                 name = stack[-1]
@@ -134,6 +135,7 @@ class Wiring:
 
     def consumers(self, name: str) -> tuple[str, ...]:
         """Return the nodes that take a node's output."""
+        # Raises if there is no such node.
         self[name]
         return tuple(
             other for other, node in self._nodes.items() if any(source_of(place)[0] == name for place in node.inputs)
@@ -175,6 +177,7 @@ class Wiring:
             ]
             for node in self.nodes
         ]
+        # Without the graph's name and history: two ways to the same graph give equal graphs.
         text = repr([parts, self.inputs, self.outputs, self.structure])
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -215,6 +218,7 @@ class Wiring:
         """Return an independent copy."""
         other = type(self)(self.name)
         other.inputs, other.outputs, other.structure = self.inputs, self.outputs, self.structure
+        # Nodes are immutable, so a shallow copy is independent.
         other.history, other._nodes, other._base = self.history, dict(self._nodes), self._base
         return other
 
@@ -235,12 +239,14 @@ class Wiring:
         """Rewire all inputs, except of nodes in `apart`, and the outputs, to where `moved` maps them."""
         for name, node in self._nodes.items():
             inputs = tuple(map(moved, node.inputs))
+            # Only values change while the dict is iterated over, not its keys.
             if inputs != node.inputs and name not in apart:
                 self._nodes[name] = replace(node, inputs=inputs)
         self.outputs = tuple(map(moved, self.outputs))
 
     def new_name(self, name: str) -> str:
         """Return the name for a new node."""
+        # A mutator may apply at many places with the same names; a user by hand should learn of a name that is taken.
         if self._acting.mutator is not None:
             return self.free_name(f"{self._acting.prefix}{name}")
         if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS:
