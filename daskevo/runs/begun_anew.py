@@ -47,6 +47,7 @@ def came_to_nothing(requests: Iterable[Request], reports: Iterable[Report], was_
         if report.status == "finished":
             return False
         told.add(report.number)
+    # A killed process may have put a model and not come to report it.
     return not any(was_put(request.model_id) for request in requests if request.number not in told)
 
 
@@ -74,6 +75,7 @@ def empty(folder: Path) -> str:
     first = f", the first because {why[:1000]}" if why else ""
     path = folder / FILE
     try:
+        # sqlite3's own `with` ends the transaction and leaves the connection open; `closing` closes it.
         with needs_room(folder), contextlib.closing(sqlite3.connect(path, timeout=30)) as connection, connection:
             for table in ("reports", "requests", "units", "events", "state", "labels", "sessions"):
                 connection.execute(f"DELETE FROM {table}")

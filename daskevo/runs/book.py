@@ -134,6 +134,7 @@ class Book:
     def duplicate(self, number: int, original: int) -> Report:
         """Return the report of a request whose training is already known: it reuses the score and spends no budget."""
         known = self.reports[original]
+        # It took no time and stored nothing, so that sums over all reports stay right.
         return replace(known, number=number, status="duplicate", duplicate_of=original, seconds={}, own_bytes=0)
 
     def report(self, report: Report) -> list[LabelChange]:
@@ -158,6 +159,7 @@ class Book:
         # Failures of the machine are not reusable: the same training may succeed elsewhere.
         reusable = report.status == "finished" or (report.failure is not None and report.failure.of_the_candidate)
         if identity is not None and reusable and report.status != "duplicate":
+            # The first result stays the one that duplicates refer to.
             self.done.setdefault(identity, report.number)
         moves = self._leaders.add(report)
         return [
@@ -203,6 +205,8 @@ class Book:
     def _timed(self, count: int) -> list[Report]:
         return [
             report
+            # Twice as many as wanted, since some failed or are duplicates; looking further back would cost too much per
+            # report.
             for report in reversed(list(islice(reversed(self.reports.values()), 2 * count)))
             if report.status == "finished" and report.started is not None and report.ended is not None
         ][-count:]

@@ -45,6 +45,7 @@ class FirstEvaluations:
         if report.worker is None or report.status == "duplicate":
             return
         if report.failure is not None and report.failure.kind in ENDS_ITS_TRAINER:
+            # Its successor has the same name and another process.
             self._known.pop(report.worker, None)
             return
         if report.started is None:

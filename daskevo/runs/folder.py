@@ -79,6 +79,7 @@ class RunInfo:
 
 def new_info(folder: Path, identity: Mapping[str, JSON], about: Mapping[str, JSON]) -> RunInfo:
     """Create the description of a new run."""
+    # 60 characters, because the run's id and a request's number follow in model ids, which have 100 at most.
     name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name)[:60].strip("-._") or "run"
     return RunInfo(str(uuid.uuid4()), name, time.time(), identity, {**about, "folder": str(folder.resolve())})
 
@@ -94,6 +95,7 @@ def read_info(folder: Path) -> RunInfo | None:
     path = folder / "run.json"
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
+        # First, for a better advice: another format or an older version is no matter of updating.
         if value["format"] == FORMAT and type(value["version"]) is int and value["version"] > VERSION:
             raise RunFolderUnusable(
                 f"{path} was written by a later version of daskevo: it has version {value['version']}, this one reads "
@@ -151,6 +153,7 @@ def prepare_folder(folder: Path) -> None:
     try:
         with needs_room(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            # Tried: permission bits say nothing of read-only mounts, and root may pass them all.
             with tempfile.TemporaryFile(dir=folder):
                 pass
     except OSError as error:

@@ -49,6 +49,7 @@ class Keeping:
 
     def leave(self, models: Iterable[ModelId]) -> list[ModelId]:
         """Note that models left their strategy; return those that had not left before."""
+        # Those that left are told again when a study is resumed.
         news = [name for name in dict.fromkeys(models) if name not in self._left]
         self._left.update(news)
         return news

@@ -77,6 +77,7 @@ def check_identity(folder: Path, found: Mapping[str, JSON], asked: Mapping[str, 
         same += f"{' and ' if same else ''}the same settings" if set(differing) - of_the_problem else ""
         advice = f"Use {same} to go on with it, or another folder for a new run"
         if _NOT_KNOWN & set(differing):
+            # The same problem again would be refused again: what can't be inspected never counts as equal.
             advice = 'Take another folder for a new run: if its problem says problem_version = "1", that decides there'
         raise RunMismatch(
             f"{folder} holds another run than the one that is asked for here:\n{words}\n{advice}",
@@ -154,6 +155,7 @@ def _differing(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> dict[str,
 def _parts(name: str, value: JSON) -> Iterator[tuple[str, JSON]]:
     """Yield the parts of an identity by dotted name; the parts of a space are its choices."""
     match value:
+        # By choice, so that the message names the one that changed instead of printing two whole spaces.
         case {"name": space, "choices": list(choices)} if name == "space":
             yield "space.name", space
             for choice in choices:

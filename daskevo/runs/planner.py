@@ -73,6 +73,7 @@ def identity(request: Request, model: Sequence[bytes]) -> str:
     """
     digest = hashlib.blake2b(b"".join(model), digest_size=16)
     parts = [request.sequence, request.until_step, dict(request.training)]
+    # Left out where they say nothing, so that keys in older records stay what they are.
     if request.repeat:
         parts.append(request.repeat)
     if request.continues is not None:
@@ -106,6 +107,7 @@ def share(
         # A finished result first, then a running one, then an equal request of the same batch.
         if name in done:
             known[request.number] = done[name]
+        # A request that is submitted again finds its own number there.
         elif under_way.get(name, request.number) != request.number:
             waiting[request.number] = under_way[name]
         elif name in fresh:

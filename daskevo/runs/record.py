@@ -94,6 +94,7 @@ class RunRecord(RunView):
                 if now_about != info.about:
                     write_info(path, replace(info, about=now_about))
             super().__init__(path)
+            # Not `self.close`, which writes how the session ended: there is none before the next transaction.
             stack.callback(super().close)
             with self._transaction() as execute:
                 now = time.time()
@@ -116,6 +117,7 @@ class RunRecord(RunView):
 
     def close(self, ended: str = "closed") -> None:
         """Close the record and store how the session ended."""
+        # The stack, which frees the lock, is left last, also if the disk is full: the next process can go on.
         with self._stack, self._transaction() as execute:
             execute("UPDATE sessions SET ended = ? WHERE id = ?", (ended, self._session))
 
@@ -123,10 +125,13 @@ class RunRecord(RunView):
     def _transaction(self) -> Iterator[_Execute]:
         try:
             with needs_room(self.folder):
+                # The write lock at once: a transaction that asks for it in its middle may be refused instead of
+                # waiting.
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._connection.execute
                     self._write_unit_notes()
+                    # The first transaction makes the session's row.
                     if hasattr(self, "_session"):
                         now = time.time()
                         self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (now, self._session))
@@ -210,6 +215,7 @@ class RunRecord(RunView):
         """Delete label changes that have been carried out."""
         with self._transaction() as execute:
             for number in numbers:
+                # After the repository has them. A kill in between repeats them on resume, which changes nothing.
                 execute("DELETE FROM labels WHERE id = ?", (number,))
 
     def event(self, kind: str, message: str, number: int | None = None, **facts: JSON) -> None:
@@ -274,6 +280,7 @@ def _prepare_tables(folder: Path, *, resumed: bool) -> None:
             connection.executescript(TABLES)
             if not resumed and connection.execute("SELECT count(*) FROM sessions").fetchone()[0]:
                 raise without_description(folder)
+            # Last: a process killed before leaves version 0, and the next one makes the tables again.
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except sqlite3.DatabaseError as error:
         raise RunFolderUnusable(
@@ -284,6 +291,7 @@ def _prepare_tables(folder: Path, *, resumed: bool) -> None:
 
 def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
     """Check that every page and index of the record is intact before anything is written to it."""
+    # 1: the first fault is enough, and looking for all of them takes longer.
     (first, *_), *_ = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if first != "ok":
         raise RunFolderUnusable(

@@ -31,6 +31,7 @@ def locked(folder: Path) -> Iterator[None]:
     RunFolderUnusable
         If another process holds it, or another record of this process; the message names the holder.
     """
+    # Leaving closes the file, and with it frees the lock.
     with _early.pop(folder.resolve(), None) or _lock(folder):
         yield
 
@@ -82,10 +83,14 @@ def _lock(folder: Path) -> TextIO:
     while True:
         try:
             with needs_room(folder):
+                # Not "w", which would empty the file, with the name of its holder, before the lock is had.
                 file = path.open("a+", encoding="utf-8")
         except OSError as error:
             raise RunFolderUnusable(f"{path} can't be opened: {error.strerror}", path=str(path)) from error
         try:
+            # `flock`, not `lockf`: its lock belongs to this open file, so a second record of this process is refused,
+            # too;
+            # a POSIX lock would let it in, and be lost as soon as it closes the file anywhere.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             with file:

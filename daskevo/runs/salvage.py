@@ -56,6 +56,7 @@ def salvage(folder: str | Path, to: str | Path) -> dict[str, int]:
         raise RunFolderUnusable(f"{target} holds something: name a folder that is empty, or new", path=str(target))
     with tempfile.TemporaryDirectory(prefix="daskevo-salvage-") as scratch:
         saved = _saved(source, target, Path(scratch) / FILE)
+    # Without its request no report means anything.
     if not saved["requests"]:
         (target / FILE).unlink()
         raise RunFolderUnusable(f"nothing of {source / FILE} can be read: restore it from a copy", path=str(source))
@@ -64,6 +65,7 @@ def salvage(folder: str | Path, to: str | Path) -> dict[str, int]:
 
 
 def _saved(source: Path, target: Path, copy: Path) -> dict[str, int]:
+    # A copy, because to open a record is to roll back what a killed process left in its journal.
     shutil.copyfile(source / FILE, copy)
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(source / f"{FILE}-journal", copy.with_name(f"{FILE}-journal"))
@@ -77,6 +79,7 @@ def _saved(source: Path, target: Path, copy: Path) -> dict[str, int]:
         damaged.text_factory = lambda found: found.decode("utf-8", "replace")
         whole.executescript(TABLES)
         whole.execute(f"PRAGMA user_version = {VERSION}")
+        # One transaction: one fsync instead of one a row.
         whole.execute("BEGIN")
         for table in _ORDER:
             columns = [row[1] for row in whole.execute(f"PRAGMA table_info({table})")]
@@ -105,6 +108,7 @@ def _lengthen(path: Path) -> None:
 
 def _rows(damaged: sqlite3.Connection, table: str, names: str) -> Iterator[tuple[object, ...]]:
     """Yield the rows of a table with their rowids: from the front, from the end, then one by one in between."""
+    # NOT INDEXED: the index may be what is damaged.
     select = f"SELECT rowid, {names} FROM {table} NOT INDEXED"
     last, first_after = 0, None
     with contextlib.suppress(sqlite3.DatabaseError):

@@ -107,6 +107,7 @@ class RunView:
         try:
             with needs_room(copy.parent):
                 shutil.copyfile(path, copy)
+                # With its journal, or the copy would have what a killed process had half written.
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copyfile(path.with_name(f"{FILE}-journal"), copy.with_name(f"{FILE}-journal"))
                 return of_this_version(checked(sqlite3.connect(copy), *LOOKED_AT), path)
@@ -127,6 +128,7 @@ class RunView:
         try:
             yield
         finally:
+            # An error may have ended the transaction already.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
@@ -145,10 +147,12 @@ class RunView:
     def _rows(self, query: str, *values: object) -> Iterator[tuple[JSON, ...]]:
         try:
             found = self._connection.execute(query, values)
+            # All at once: a cursor that is not read to its end holds a lock, and the run could not write meanwhile.
             rows = found.fetchall()
         except sqlite3.DatabaseError as error:
             raise CorruptRecord(f"the record of the run in {self.folder} can't be read: {error}; {SALVAGE}") from error
         names = [name for name, *_ in found.description]
+        # SQLite keeps whatever a damaged page holds, of any type; callers shall not fail in arithmetic later.
         types = [TYPES[name] for name in names]
         for row in rows:
             if not all(map(isinstance, row, types)):
@@ -261,6 +265,7 @@ def of_this_version(connection: sqlite3.Connection, path: Path) -> sqlite3.Conne
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version != VERSION:
             raise other_version(path, version)
+        # Fails if the version is all that is intact.
         connection.execute("SELECT count(*) FROM requests").fetchone()
         stack.pop_all()
     return connection
