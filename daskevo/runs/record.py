@@ -14,7 +14,6 @@ from pathlib import Path
 
 from daskevo.errors import CorruptRecord, RunFolderUnusable
 from daskevo.runs.begun_anew import begins_anew, empty
-from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import (
     RunInfo,
     check_repository,
@@ -29,6 +28,7 @@ from daskevo.runs.mismatch import check_identity
 from daskevo.runs.not_a_run import SALVAGE, copy_of, other_version, without_description
 from daskevo.runs.planner import Unit
 from daskevo.runs.run_lock import locked
+from daskevo.runs.run_state import LabelChange
 from daskevo.runs.schema import FILE, TABLES, VERSION
 from daskevo.runs.view import RunView, checked
 from daskevo.search import Report, Request

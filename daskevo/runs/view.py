@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from daskevo.errors import CorruptRecord, InvalidInput, RunFolderUnusable
-from daskevo.runs.book import LabelChange
 from daskevo.runs.folder import RunInfo, read_info
 from daskevo.runs.full_disk import needs_room
 from daskevo.runs.not_a_run import SALVAGE, no_run, other_version
+from daskevo.runs.run_state import LabelChange
 from daskevo.runs.schema import FILE, TYPES, VERSION
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, check_name

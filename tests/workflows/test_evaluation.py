@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from daskevo.errors import InvalidProblem, SchedulerUnreachable
-from daskevo.runs import Book
+from daskevo.runs import RunState
 from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
@@ -143,21 +143,21 @@ def test_a_scheduler_that_is_gone() -> None:
 
 
 def test_progress() -> None:
-    book = Book(Objective.parse("min loss"), 10, "run")
-    book.ask(Request(number, ModelId(f"m{number}"), Candidate((number,))) for number in range(4))
-    assert Progress.of(book, {}, 2).left_s is None
+    run_state = RunState(Objective.parse("min loss"), 10, "run")
+    run_state.ask(Request(number, ModelId(f"m{number}"), Candidate((number,))) for number in range(4))
+    assert Progress.of(run_state, {}, 2).left_s is None
     for number, quality in enumerate((0.5, 0.25)):
-        book.report(
+        run_state.report(
             Report(number, ModelId(f"m{number}"), "finished", quality=quality, started=0.0, ended=4.0, frozen_share=0.5)
         )
-    progress = Progress.of(book, {"stored_bytes": 3, "full_copy_bytes": 6, "live_models": 2}, 2)
+    progress = Progress.of(run_state, {"stored_bytes": 3, "full_copy_bytes": 6, "live_models": 2}, 2)
     assert (progress.finished, progress.evaluations, progress.best_quality) == (2, 10, 0.25)
     assert progress.left_s == 8 * 4.0 / 2
     assert (progress.stored_bytes, progress.full_copy_bytes, progress.mean_frozen_share) == (3, 6, 0.5)
-    assert Progress.of(book, {}, 0).left_s is None
+    assert Progress.of(run_state, {}, 0).left_s is None
     assert progress.first_failure == ""
-    book.report(Report(3, ModelId("m3"), "failed", failure=Failure("error", "ValueError: why")))
-    assert Progress.of(book, {}, 2).first_failure == "evaluation 3 failed: ValueError: why"
+    run_state.report(Report(3, ModelId("m3"), "failed", failure=Failure("error", "ValueError: why")))
+    assert Progress.of(run_state, {}, 2).first_failure == "evaluation 3 failed: ValueError: why"
 
 
 @pytest.mark.parametrize(("until", "steps"), [(None, 4), (1, 1), (4, 4), (6, 6)])

@@ -14,11 +14,11 @@ from daskevo_workflows.dashboard import search
 from daskevo_workflows.dashboard.search import SearchShowing, facts_of, unit_rows
 from daskevo_workflows.dashboard.search_totals import SearchAccounts
 from daskevo_workflows.execution.running_task import RunningTask
-from tests.runs.test_book import book, failure, finished
+from tests.runs.test_run_state import failure, finished, run_state
 
 
 def accounts_of(reports: list[Any], **options: Any) -> SearchAccounts:
-    kept = book(requests=len(reports), **options)
+    kept = run_state(requests=len(reports), **options)
     made = SearchAccounts(kept, lambda moment: moment - 100.0)
     for report in reports:
         kept.report(report)
@@ -94,7 +94,7 @@ def executor_of(tasks: list[RunningTask]) -> Any:
         slots=5,
         is_silent=lambda name: name == "t2",
     )
-    kept = book()
+    kept = run_state()
     kept.report(finished(0, 0.5, ended=time.time(), worker="t0", seconds={"training": 2.0}))
     info = SimpleNamespace(id="id", name="name", identity={})
     return SimpleNamespace(
@@ -104,7 +104,7 @@ def executor_of(tasks: list[RunningTask]) -> Any:
             unit_counts=lambda: {"evaluate": {"submitted": 9}},
         ),
         submission=SimpleNamespace(planned=3),
-        book=kept,
+        run_state=kept,
         strategy=SimpleNamespace(population=lambda: ["m0"]),
         tasks=SimpleNamespace(all=tasks, trainers=trainers),
         holdings=SimpleNamespace(storage={}),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import daskevo
 from daskevo.errors import InvalidInput
 from daskevo.extras import TRAINING, need
-from daskevo.runs import Book, RunRecord
+from daskevo.runs import RunRecord, RunState
 from daskevo.search import (
     AgedEvolution,
     Grid,
@@ -214,17 +214,17 @@ def search(
     ended = "error"
     try:
         sessions = [session.opened for session in record.sessions()]
-        book = Book(goals, evaluations, record.info.label, keep_best, sessions)
-        # Refill the book, then the strategy, from the record: nothing else survives a kill.
-        book.ask(record.requests())
+        run_state = RunState(goals, evaluations, record.info.label, keep_best, sessions)
+        # Refill the state, then the strategy, from the record: nothing else survives a kill.
+        run_state.ask(record.requests())
         for number, name in record.identities().items():
-            book.identify(number, name)
+            run_state.identify(number, name)
         for report in record.reports():
-            book.report(report)
+            run_state.report(report)
         mind_problem(reference, record, passed=identity["policy"]["passed"].get("unknown", ()))
         # Before training: models that this Keras can't load would silently be missing as ancestors.
-        check_loadable(repository, {report.model_id for report in book.reports.values()})
-        _tell_again(chosen, book)
+        check_loadable(repository, {report.model_id for report in run_state.reports.values()})
+        _tell_again(chosen, run_state)
         settings = SearchSettings(
             seed=seed,
             transfer=policy,
@@ -252,7 +252,7 @@ def search(
             reference=reference,
             strategy=chosen,
             record=record,
-            book=book,
+            run_state=run_state,
             settings=settings,
             on_progress=on_progress,
         )
@@ -333,9 +333,9 @@ def _strategy(strategy: Strategy | str) -> Strategy:
     return strategy
 
 
-def _tell_again(strategy: Strategy, book: Book) -> None:
+def _tell_again(strategy: Strategy, run_state: RunState) -> None:
     """Tell a strategy the run's earlier reports again, in the same order, to restore its state."""
-    for report in book.reports.values():
-        strategy.tell(book.requests[report.number], report)
+    for report in run_state.reports.values():
+        strategy.tell(run_state.requests[report.number], report)
         # These departures were recorded by the session that first saw them; only the strategy's list is to be emptied.
         strategy.leave()

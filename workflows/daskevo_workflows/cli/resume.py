@@ -140,17 +140,17 @@ def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
     RunFolderUnusable, CorruptRecord
         If its record can't be read.
     """
-    from daskevo.runs import Book, RunView
+    from daskevo.runs import RunState, RunView
     from daskevo.types import Objective
 
     with RunView(folder) as view:
         if view.label_changes():
             return None  # label changes are still due in the repository
-        book = Book(Objective.parse_all(view.info.identity["objective"]), evaluations, view.info.label)
-        book.ask(view.requests())
+        run_state = RunState(Objective.parse_all(view.info.identity["objective"]), evaluations, view.info.label)
+        run_state.ask(view.requests())
         for report in view.reports():
-            book.report(report)
-        stop, sessions, exhausted = book.stop_reason(), view.sessions(), view.events("exhausted")
+            run_state.report(report)
+        stop, sessions, exhausted = run_state.stop_reason(), view.sessions(), view.events("exhausted")
     if stop is None and sessions and sessions[-1].ended == "exhausted":
         return "exhausted", exhausted[-1].message if exhausted else "the space has no more candidates"
     return stop

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from daskevo.runs import Book, RunRecord, SessionRow
+from daskevo.runs import RunRecord, RunState, SessionRow
 from daskevo.search import Strategy
 from daskevo_plugins.dashboard.message_checks import finite
 from daskevo_plugins.dashboard.news import Standing
@@ -34,7 +34,7 @@ class ShownSearch(Protocol):
     """What a snapshot reads of a search: of its executor, which takes the snapshots."""
 
     record: RunRecord
-    book: Book
+    run_state: RunState
     strategy: Strategy
     tasks: RunningTasks
     holdings: Holdings
@@ -74,7 +74,7 @@ class SearchShowing:
         # The current session has not ended yet, whatever its last record says.
         *before, this = sessions
         self._clock = RunningTime([*before, SessionRow(this.opened, float("inf"), this.process, None)])
-        self._accounts = SearchAccounts(executor.book, self._clock.at)
+        self._accounts = SearchAccounts(executor.run_state, self._clock.at)
         self._facts = tuple(facts_of(executor.record.info.identity))
         self._since: dict[str, tuple[object, float]] = {}
 
@@ -106,29 +106,29 @@ class SearchShowing:
             self._sender.given_up = True
 
     def _news(self, standing: Standing, said: str) -> SearchNews:
-        executor, book, accounts = self._executor, self._executor.book, self._accounts
+        executor, run_state, accounts = self._executor, self._executor.run_state, self._accounts
         accounts.update()
         info, tasks = executor.record.info, executor.tasks.all
         members = frozenset(executor.strategy.population())
-        progress = Progress.of(book, executor.holdings.storage, executor.tasks.trainers.slots)
-        best = next(iter(book.best(1)), None)
+        progress = Progress.of(run_state, executor.holdings.storage, executor.tasks.trainers.slots)
+        best = next(iter(run_state.best(1)), None)
         storage = executor.holdings.storage
         under_way = 0 if standing != "running" else len(tasks)
         return SearchNews(
             search=info.id,
             client=self._client.id,
             name=plain(info.name, 100),
-            metric=plain(book.objective.metric, 40),
-            direction=book.objective.direction,
+            metric=plain(run_state.objective.metric, 40),
+            direction=run_state.objective.direction,
             facts=self._facts,
             standing=standing,
             said=plain(said, 300),
-            evaluations=book.evaluations,
-            finished=book.counts["finished"],
-            failed=book.failures,
-            rejected=book.rejected,
-            stopped=book.stopped,
-            duplicates=book.counts["duplicate"],
+            evaluations=run_state.evaluations,
+            finished=run_state.counts["finished"],
+            failed=run_state.failures,
+            rejected=run_state.rejected,
+            stopped=run_state.stopped,
+            duplicates=run_state.counts["duplicate"],
             under_way=under_way,
             slots=max(0, executor.tasks.trainers.slots),
             running_s=max(0.0, self._clock.at(time.time())),

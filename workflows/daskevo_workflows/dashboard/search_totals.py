@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
-from daskevo.runs import Book
+from daskevo.runs import RunState
 from daskevo.search import Report
 from daskevo_plugins.dashboard.message_checks import finite
 from daskevo_plugins.dashboard.search_news import MOST_PHASES, MOST_POINTS, MOST_STEPS, PhaseRow, Point
@@ -31,14 +31,14 @@ class SearchAccounts:
 
     Parameters
     ----------
-    book:
+    run_state:
         Of the run; `update` adds its new reports.
     running_s:
         Converts a time in seconds since the epoch into seconds of the search's running time.
     """
 
-    def __init__(self, book: Book, running_s: Callable[[float], float]) -> None:
-        self._book = book
+    def __init__(self, run_state: RunState, running_s: Callable[[float], float]) -> None:
+        self._run_state = run_state
         self._running_s = running_s
         self._seen = 0
         self._points: list[tuple[Point, str]] = []
@@ -49,9 +49,9 @@ class SearchAccounts:
 
     def update(self) -> None:
         """Add the reports that came since the last call."""
-        for report in islice(self._book.reports.values(), self._seen, None):
+        for report in islice(self._run_state.reports.values(), self._seen, None):
             self._take(report)
-        self._seen = len(self._book.reports)
+        self._seen = len(self._run_state.reports)
 
     def _take(self, report: Report) -> None:
         if report.status == "duplicate":  # nothing ran
@@ -71,7 +71,7 @@ class SearchAccounts:
         share = min(1.0, max(0.0, finite(report.frozen_share) or 0.0))
         point = Point(at_s, report.number, quality, share, report.transferred, False)
         self._points.append((point, report.model_id))
-        rank = self._book.objective.rank
+        rank = self._run_state.objective.rank
         if not self._best or rank(quality) > rank(self._best[-1][1]):
             self._best.append((at_s, quality))
 

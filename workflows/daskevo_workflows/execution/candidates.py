@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from daskevo.errors import CandidateRejected, CannotFlatten, InvalidInput, InvalidProblem
-from daskevo.runs import Book, RunRecord, identity, share
+from daskevo.runs import RunRecord, RunState, identity, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import Space
 from daskevo_workflows.evaluation.assignment import in_control_arm
@@ -33,7 +33,7 @@ class Candidates:
         Builds the models.
     strategy:
         Asked for requests.
-    record, book:
+    record, run_state:
         Of the run.
     settings:
         Which requests inherit weights, and limits of model size.
@@ -48,7 +48,7 @@ class Candidates:
         problem: Problem,
         strategy: Strategy,
         record: RunRecord,
-        book: Book,
+        run_state: RunState,
         settings: SearchSettings,
         under_way: Callable[[], Iterable[Request]],
         report: Callable[[Report], None],
@@ -65,7 +65,7 @@ class Candidates:
         self._space = space_of(problem)
         self._strategy = strategy
         self._record = record
-        self._book = book
+        self._run_state = run_state
         self._settings = settings
         self._build_limit_s = build_limit_s(settings.evaluation_limit_s)
         self._under_way = under_way
@@ -96,7 +96,7 @@ class Candidates:
         self.graphs.pop(number, None)
         for waiting in [waiting for waiting, original in self._waiting.items() if original == number]:
             del self._waiting[waiting]
-            self._queue.appendleft(self._book.requests[waiting])
+            self._queue.appendleft(self._run_state.requests[waiting])
 
     def prepare(self, wanted: int) -> bool:
         """Make up to `wanted` more requests ready; return False if there are none just now."""
@@ -109,10 +109,12 @@ class Candidates:
         return True
 
     def _ask(self, wanted: int) -> bool:
-        wanted = min(wanted, self._book.wanted)
+        wanted = min(wanted, self._run_state.wanted)
         if wanted < 1 or self.exhausted is not None:
             return False
-        view = View(wanted, self._book.next_number, self._record.info.label, self._book.asked, self._book.pending)
+        view = View(
+            wanted, self._run_state.next_number, self._record.info.label, self._run_state.asked, self._run_state.pending
+        )
         answer = self._strategy.ask(view)
         self.all_asked = isinstance(answer, Stop) or not answer
         if isinstance(answer, Stop):
@@ -132,7 +134,7 @@ class Candidates:
         requests = [self._completed(request) for request in answer[:wanted]]
         # Record before anything uses them: a resumed run goes on with the same numbers and model ids.
         self._record.asked(requests)
-        self._book.ask(requests)
+        self._run_state.ask(requests)
         self._queue.extend(requests)
         return bool(requests)
 
@@ -177,16 +179,16 @@ class Candidates:
             self._report(failed(request, "rejected", reason))
             return False
         self.graphs[request.number] = graph
-        self._book.identify(request.number, identity(request, [*graph.ids, key]))
+        self._run_state.identify(request.number, identity(request, [*graph.ids, key]))
         return True
 
     def _share(self, requests: Sequence[Request]) -> tuple[Request, ...]:
         """Report duplicates of finished requests, let duplicates of running ones wait, and return the rest."""
         under_way = {
-            self._book.identities[request.number]: request.number for request in [*self._under_way(), *self.ready]
+            self._run_state.identities[request.number]: request.number for request in [*self._under_way(), *self.ready]
         }
-        sharing = share(requests, self._book.identities, self._book.done, under_way)
+        sharing = share(requests, self._run_state.identities, self._run_state.done, under_way)
         self._waiting.update(sharing.waiting)
         for number, original in sharing.known.items():
-            self._report(self._book.duplicate(number, original))
+            self._report(self._run_state.duplicate(number, original))
         return sharing.fresh

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from daskevo.errors import InvalidInput
-from daskevo.runs import Book, identity
+from daskevo.runs import RunState, identity
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
 from daskevo.types import Objective
@@ -68,11 +68,11 @@ def run_dry(
             f"evaluations={evaluations}, at_once={at_once}, seed={seed}: use 1 or more evaluations and at once, and a "
             "seed from 0"
         )
-    book = Book(objectives, evaluations, LABEL)
+    run_state = RunState(objectives, evaluations, LABEL)
     strategy.start(space, objectives, seed)
-    stop = book.stop_reason()
+    stop = run_state.stop_reason()
     while stop is None:
-        view = View(min(at_once, book.wanted), book.next_number, LABEL, book.asked, book.pending)
+        view = View(min(at_once, run_state.wanted), run_state.next_number, LABEL, run_state.asked, run_state.pending)
         answer = strategy.ask(view)
         if isinstance(answer, Stop):
             stop = answer.reason, answer.message
@@ -81,14 +81,14 @@ def run_dry(
             stop = "waiting", f"strategy {strategy.name!r} waits for reports, and none is under way"
             break
         requests = answer[: view.wanted]
-        book.ask(requests)
+        run_state.ask(requests)
         for request in requests:
             name = identity(request, architecture(request))
-            book.identify(request.number, name)
-            known = book.done.get(name)
-            report = evaluate(request) if known is None else book.duplicate(request.number, known)
-            book.report(report)
+            run_state.identify(request.number, name)
+            known = run_state.done.get(name)
+            report = evaluate(request) if known is None else run_state.duplicate(request.number, known)
+            run_state.report(report)
             strategy.tell(request, report)
             strategy.leave()
-        stop = book.stop_reason()
-    return DryRun(tuple(book.requests.values()), tuple(book.reports.values()), stop)
+        stop = run_state.stop_reason()
+    return DryRun(tuple(run_state.requests.values()), tuple(run_state.reports.values()), stop)

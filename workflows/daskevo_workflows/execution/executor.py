@@ -1,6 +1,6 @@
 """The main loop of a search: prepare candidates, submit them to trainers, record reports, resume after a kill.
 
-Pure parts decide (the strategy, :class:`daskevo.runs.Book`, the planner). Other modules of this package carry the
+Pure parts decide (the strategy, :class:`daskevo.runs.RunState`, the planner). Other modules of this package carry the
 decisions out: `candidates` before a request is submitted, `submission` when it is, `running_tasks` on the cluster, and
 `label_sync` in the repository.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from daskevo.errors import InvalidProblem, RepositoryFull, ShardUnavailable
-from daskevo.runs import Book, RunRecord
+from daskevo.runs import RunRecord, RunState
 from daskevo.search import Report, Request, Strategy
 from daskevo_workflows.dashboard.search import SearchShowing
 from daskevo_workflows.evaluation.report import other_candidate, report_of_record
@@ -60,8 +60,8 @@ class Executor:
         The problem.
     strategy:
         Already started; on resume it has been told the recorded reports.
-    record, book:
-        Of the run; on resume the book has been filled from the record.
+    record, run_state:
+        Of the run; on resume the state has been filled from the record.
     settings:
         How to evaluate.
     on_progress:
@@ -76,29 +76,29 @@ class Executor:
         reference: ProblemReference,
         strategy: Strategy,
         record: RunRecord,
-        book: Book,
+        run_state: RunState,
         settings: SearchSettings,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self.repository = repository
         self.strategy = strategy
         self.record = record
-        self.book = book
+        self.run_state = run_state
         self.settings = settings
         self.on_progress = on_progress
-        self.closing = Closing(settings.deadline, book.finished_seconds)
+        self.closing = Closing(settings.deadline, run_state.finished_seconds)
         self.demand = Demand(client, record.info.label)
         self.delivery = Delivery(client, reference)
         self.data = RunData(
             record,
-            has_finished=book.counts["finished"] > 0,
+            has_finished=run_state.counts["finished"] > 0,
             is_versioned=version_of(reference.load()) is not None,
         )
         self.tasks = RunningTasks(
             client,
             repository,
             record,
-            EvaluationLimit(settings.evaluation_limit_s, book.finished_seconds),
+            EvaluationLimit(settings.evaluation_limit_s, run_state.finished_seconds),
             self.data,
             settings.recycle_after,
             freed=self._freed,
@@ -108,10 +108,17 @@ class Executor:
         )
         self.holdings = Holdings(repository, record, lambda: self.tasks.choosing)
         self.candidates = Candidates(
-            reference.load(), strategy, record, book, settings, lambda: self.tasks.requests, self._report
+            reference.load(), strategy, record, run_state, settings, lambda: self.tasks.requests, self._report
         )
         self.submission = Submission(
-            self.candidates, self.tasks, self.delivery.reference, repository, settings, record, book, self.data.allowed
+            self.candidates,
+            self.tasks,
+            self.delivery.reference,
+            repository,
+            settings,
+            record,
+            run_state,
+            self.data.allowed,
         )
         self.load = LoadNotes(record)
         self._started = time.monotonic()
@@ -181,7 +188,7 @@ class Executor:
         """Return how many evaluations could run now if there were enough trainers."""
         if self.closing.is_closing():
             return len(self.tasks)
-        left = self.book.evaluations - self.book.counts["finished"]
+        left = self.run_state.evaluations - self.run_state.counts["finished"]
         # A strategy that waits for reports, or has nothing more to ask, can't use more trainers than it has candidates.
         return min(left, len(self.tasks) + len(self.candidates)) if self.candidates.all_asked else left
 
@@ -194,7 +201,7 @@ class Executor:
         left_s = self.time_left_s()
         if left_s is not None and left_s < 0:
             return "time limit", f"the search's time limit of {self.settings.time_limit_s:g} s is over"
-        stop = self.book.stop_reason() or self.closing.why_over(len(self.tasks))
+        stop = self.run_state.stop_reason() or self.closing.why_over(len(self.tasks))
         exhausted = self.candidates.exhausted
         if stop is None and exhausted is not None and not self.tasks and not self.candidates:
             stop = ("exhausted", exhausted)
@@ -206,11 +213,11 @@ class Executor:
         """Carry out label changes that are still due, and recover models that were put but not reported."""
         self.holdings.change_labels()
         self._mind_strategy()
-        for request in self.book.pending:
+        for request in self.run_state.pending:
             # A killed process may have lost the report of a model that was already put: don't train it twice.
             if not self.record.resumed or not self._found(request):
                 self.candidates.add(request)
-        best = [report.model_id for report in self.book.kept()]
+        best = [report.model_id for report in self.run_state.kept()]
         for name in sorted({*self.strategy.population(), *best}) if self.record.resumed else ():
             standing = self._standing(name)
             if standing is not None and standing.state != "published":
@@ -239,7 +246,7 @@ class Executor:
         if standing.state != "published":
             self._note_missing(request.model_id, f"{request.model_id} has been {standing.state}", request.number)
         note(self.record, "found", "its model was put, but its report was lost", request.number)
-        self._report(report_of_record(standing.record, request.number, self.book.objectives))
+        self._report(report_of_record(standing.record, request.number, self.run_state.objectives))
         return True
 
     def _standing(self, model_id: str) -> Any:
@@ -337,13 +344,13 @@ class Executor:
         )
 
     def _report(self, report: Report) -> None:
-        """Store a report: in book, strategy and record; then change labels and release requests that wait for it."""
-        if report.number in self.book.reports:
+        """Store a report in state, strategy and record; then change labels, and release requests that wait for it."""
+        if report.number in self.run_state.reports:
             return
-        changes = self.book.report(report)
+        changes = self.run_state.report(report)
         # Tell the strategy before writing: the record stores the population that follows from this report with it.
-        self.strategy.tell(self.book.requests[report.number], report)
-        changes += self.book.left(self.strategy.leave())
+        self.strategy.tell(self.run_state.requests[report.number], report)
+        changes += self.run_state.left(self.strategy.leave())
         self.record.reported(report, self.strategy.population(), changes)
         if report.status == "failed" and report.failure is not None:
             logger.info("evaluation %d failed (%s): %s", report.number, report.failure.kind, report.failure.message)
@@ -358,8 +365,8 @@ class Executor:
     def _mind_strategy(self) -> None:
         """Cancel the evaluations that the strategy no longer wants."""
         for number in self.strategy.stop():
-            request = self.book.requests.get(number)
-            if request is None or number in self.book.reports:
+            request = self.run_state.requests.get(number)
+            if request is None or number in self.run_state.reports:
                 continue
             self.candidates.drop(number)
             if not self.tasks.give_up(number) or not self._found(request):
@@ -372,7 +379,7 @@ class Executor:
         differently) or with this trainer (it sees no data).
         """
         failure = report.failure
-        if failure is not None and failure.kind == "problem" and not self.book.counts["finished"]:
+        if failure is not None and failure.kind == "problem" and not self.run_state.counts["finished"]:
             raise InvalidProblem(
                 f"{failure.message}\nNo candidate would fare better, so the run in {self.record.folder} has "
                 "been ended: mend the problem, and the same command or call begins it anew",
@@ -382,5 +389,5 @@ class Executor:
 
     def _tell_progress(self) -> None:
         if self.on_progress is not None:
-            self.on_progress(Progress.of(self.book, self.holdings.storage, self.tasks.trainers.slots))
+            self.on_progress(Progress.of(self.run_state, self.holdings.storage, self.tasks.trainers.slots))
         self.showing.look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from daskevo.runs import Book
+from daskevo.runs import RunState
 from daskevo.search import Report
 
 
@@ -55,23 +55,23 @@ class Progress:
         return self.finished >= self.evaluations
 
     @classmethod
-    def of(cls, book: Book, storage: Mapping[str, int], slots: int) -> Progress:
-        """Make it from a run's book, the last sample of the repository and the number of slots."""
-        best = book.best(1)
-        seconds = book.recent_seconds()
-        left = max(0, book.evaluations - book.counts["finished"])
+    def of(cls, run_state: RunState, storage: Mapping[str, int], slots: int) -> Progress:
+        """Make it from a run's state, the last sample of the repository and the number of slots."""
+        best = run_state.best(1)
+        seconds = run_state.recent_seconds()
+        left = max(0, run_state.evaluations - run_state.counts["finished"])
         return cls(
-            finished=book.counts["finished"],
-            evaluations=book.evaluations,
-            failures=book.failures,
-            duplicates=book.counts["duplicate"],
+            finished=run_state.counts["finished"],
+            evaluations=run_state.evaluations,
+            failures=run_state.failures,
+            duplicates=run_state.counts["duplicate"],
             best_quality=best[0].quality if best else None,
-            mean_frozen_share=book.mean_frozen_share,
+            mean_frozen_share=run_state.mean_frozen_share,
             stored_bytes=storage.get("stored_bytes"),
             full_copy_bytes=storage.get("full_copy_bytes"),
             left_s=None if seconds is None or not slots else left * seconds / slots,
-            rejected=book.rejected,
-            first_failure=say_failure("evaluation", book.first_failure),
+            rejected=run_state.rejected,
+            first_failure=say_failure("evaluation", run_state.first_failure),
         )
 
 

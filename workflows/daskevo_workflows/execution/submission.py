@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from daskevo.repository import Repository
-from daskevo.runs import Book, RunRecord, Unit, plan
+from daskevo.runs import RunRecord, RunState, Unit, plan
 from daskevo.search import Request
 from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.execution.candidates import Candidates
@@ -26,7 +26,7 @@ class Submission:
         Submits them to the cluster, and knows which trainers are free.
     reference, repository, settings:
         Passed on to trainers in each assignment.
-    record, book:
+    record, run_state:
         Of the run.
     rows:
         Data keys of the data that trainers may train with; none: any.
@@ -40,7 +40,7 @@ class Submission:
         repository: Repository,
         settings: SearchSettings,
         record: RunRecord,
-        book: Book,
+        run_state: RunState,
         rows: tuple[str, ...] = (),
     ) -> None:
         self.attempts: dict[int, int] = {}
@@ -51,7 +51,7 @@ class Submission:
         self._repository = repository
         self._settings = settings
         self._record = record
-        self._book = book
+        self._run_state = run_state
         self._rows = rows
         self._planned: dict[int, Unit] = {}
 
@@ -73,7 +73,7 @@ class Submission:
         ended:
             Evaluations that have ended and are not reported yet; each of them may count against the budget.
         """
-        return self._book.evaluations - self._book.counts["finished"] - len(self._tasks) - ended
+        return self._run_state.evaluations - self._run_state.counts["finished"] - len(self._tasks) - ended
 
     def plan_ahead(self) -> None:
         """Record units of ready candidates in advance, so that submitting them need not wait for the disk.
@@ -83,7 +83,7 @@ class Submission:
         batch = [request for request in self._candidates.ready if request.number not in self._planned]
         if batch:
             units = plan(
-                [replace(request, ancestor=None) for request in batch], self.attempts, self._book.recent_seconds()
+                [replace(request, ancestor=None) for request in batch], self.attempts, self._run_state.recent_seconds()
             )
             self._planned.update((unit.numbers[0], unit) for unit in units)
             self._record_units(batch, units, {})
@@ -95,7 +95,7 @@ class Submission:
     def _record_units(self, batch: Sequence[Request], units: Sequence[Unit], workers: Mapping[str, str]) -> None:
         # Recorded before anything is submitted: a resumed run must know the id of every model that may have been put.
         self._record.planned(
-            {request.number: self._book.identities[request.number] for request in batch}, units, workers
+            {request.number: self._run_state.identities[request.number] for request in batch}, units, workers
         )
 
     def submit(self, ended: int = 0) -> None:
@@ -107,7 +107,7 @@ class Submission:
             return
         new = [request for request in batch if request.number not in self._planned]
         matched = [request if self._is_matched(request) else replace(request, ancestor=None) for request in new]
-        units = [*plan(matched, self.attempts, self._book.recent_seconds())] if new else []
+        units = [*plan(matched, self.attempts, self._run_state.recent_seconds())] if new else []
         # Those planned ahead are recorded already; only their trainer is new.
         ahead = [self._planned.pop(request.number) for request in batch if request.number in self._planned]
         keys = {unit.numbers[0]: unit.key for unit in [*units, *ahead] if unit.kind == "evaluate"}
@@ -124,10 +124,10 @@ class Submission:
                 problem=self._reference,
                 repository=self._repository,
                 seed=self._settings.seed,
-                objective=self._book.objective,
-                others=self._book.objectives[1:],
+                objective=self._run_state.objective,
+                others=self._run_state.objectives[1:],
                 transfer=self._settings.transfer,
-                labels=(self._book.population_label,),
+                labels=(self._run_state.population_label,),
                 callbacks=self._settings.callbacks,
                 epochs=self._settings.epochs,
                 rows=self._rows,

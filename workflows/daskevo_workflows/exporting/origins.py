@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord
-from daskevo.runs import Book, Chosen, RunView
+from daskevo.runs import Chosen, RunState, RunView
 from daskevo.runs.folder import RunInfo, read_info
 from daskevo.search import Report, Request
 from daskevo.types import JSON, ModelId, Objective
@@ -52,10 +52,10 @@ class Origins:
             requests = {request.number: request for request in view.requests()}
             reports, self._times = view.reports(), view.report_times()
         goals = Objective.parse_all(self.info.identity["objective"])
-        self._book = Book(goals, len(requests), self.info.label)
-        self._book.ask(requests.values())
+        self._run_state = RunState(goals, len(requests), self.info.label)
+        self._run_state.ask(requests.values())
         for report in reports:
-            self._book.report(report)
+            self._run_state.report(report)
         self._reports = {report.model_id: report for report in reports if report.status == "finished"}
         self._requests = requests
         self._chosen = Chosen(self.info.identity.get("space"))
@@ -79,7 +79,7 @@ class Origins:
 
     def best(self, k: int) -> list[ModelId]:
         """Return the k best models by the first objective, best first, including retired ones."""
-        return [report.model_id for report in self._book.best(k)]
+        return [report.model_id for report in self._run_state.best(k)]
 
     def ended(self, model_id: str) -> float | None:
         """Return when a model was put, in seconds since the epoch; None if not known."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord
-from daskevo.runs import Book, Chosen, Event, RunView
+from daskevo.runs import Chosen, Event, RunState, RunView
 from daskevo.runs.folder import read_info
 from daskevo.search import Report, Request
 from daskevo.tuning import Configuration, SearchPlan, State, Trajectory
@@ -154,12 +154,12 @@ def _best(
     by_number: Mapping[int, _Trained],
 ) -> list[BestTrial]:
     """Return the best states, each once, with all trials that share it."""
-    book = Book(objective, 1, label)
-    book.ask(requests)
+    run_state = RunState(objective, 1, label)
+    run_state.ask(requests)
     for report in reports:
-        book.report(report)
+        run_state.report(report)
     states: dict[str, BestTrial] = {}
-    for report in book.best():
+    for report in run_state.best():
         one = by_number.get(report.number)
         if one is None or report.quality is None:
             continue

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import DaskevoError, InvalidInput, ModelRetired, RunError, RunFailed
-from daskevo.runs import Book, Chosen, RunView
+from daskevo.runs import Chosen, RunState, RunView
 from daskevo.search import Report, Request, TransferReport
 from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId, Objective
@@ -161,10 +161,10 @@ class Result:
         self.objectives = Objective.parse_all(self.info.identity["objective"])
         self.objective = self.objectives[0]
         self._chosen = Chosen(self.info.identity["space"])
-        self._book = Book(self.objectives, len(self.requests), self.info.label)
-        self._book.ask(self.requests)
+        self._run_state = RunState(self.objectives, len(self.requests), self.info.label)
+        self._run_state.ask(self.requests)
         for report in self.reports:
-            self._book.report(report)
+            self._run_state.report(report)
 
     def check_finished(self) -> None:
         """Check that an evaluation finished, unless the run ended because of its time.
@@ -173,7 +173,7 @@ class Result:
         ------
         RunFailed
         """
-        if not self._book.counts["finished"] and self.stop[0] not in ("time limit", "walltime"):
+        if not self._run_state.counts["finished"] and self.stop[0] not in ("time limit", "walltime"):
             raise RunFailed(
                 f"the run in {self.folder} ended with nothing finished: {self.stop[1]}",
                 path=str(self.folder),
@@ -212,9 +212,9 @@ class Result:
         """
         if not isinstance(k, int) or k < 1:
             raise InvalidInput(f"k={k!r} is no number of models: 1 or more of the best can be had")
-        if living and self._book.best(1):
+        if living and self._run_state.best(1):
             return self._living(k)
-        reports = self._book.best(k)
+        reports = self._run_state.best(k)
         if not reports:
             raise RunError(
                 f"no evaluation of the run in {self.folder} has finished "
@@ -225,7 +225,7 @@ class Result:
 
     def _living(self, k: int) -> list[Found]:
         found: list[Found] = []
-        ranked = self._book.best()
+        ranked = self._run_state.best()
         for begin in range(0, len(ranked), k):
             some = ranked[begin : begin + k]
             states = self.standings([report.model_id for report in some])
@@ -240,7 +240,7 @@ class Result:
         Best first by the first objective; with one objective, those of the best quality. The run keeps up to
         `keep_best` of their models in the repository; others may have been retired, and then their `.model` raises.
         """
-        return [self._found(report) for report in self._book.front()]
+        return [self._found(report) for report in self._run_state.front()]
 
     def choices(self, request: Request) -> Mapping[str, JSON]:
         """Return a request's candidate as choice name -> option; empty if an older record lacks it."""
@@ -250,7 +250,7 @@ class Result:
             return {}
 
     def _found(self, report: Report) -> Found:
-        request = self._book.requests[report.number]
+        request = self._run_state.requests[report.number]
         assert report.quality is not None
         return Found(
             report.model_id,
@@ -322,17 +322,17 @@ class Result:
         the published models, ``full_copy_bytes`` what full copies would take.
         """
         finished = [report for report in self.reports if report.status == "finished"]
-        best = self._book.best(1)
+        best = self._run_state.best(1)
         storage = self.storage[-1].facts if self.storage else {}
         return {
             "evaluations": len(finished),
-            "failures": self._book.failures,
-            "rejected": self._book.rejected,
-            "duplicates": self._book.counts["duplicate"],
+            "failures": self._run_state.failures,
+            "rejected": self._run_state.rejected,
+            "duplicates": self._run_state.counts["duplicate"],
             "best_quality": best[0].quality if best else None,
             "best_model": best[0].model_id if best else None,
             "transferred": sum(report.transferred for report in finished),
-            "mean_frozen_share": self._book.mean_frozen_share,
+            "mean_frozen_share": self._run_state.mean_frozen_share,
             "runtime_s": self.runtime_s,
             "evaluation_s": sum((report.ended or 0) - (report.started or 0) for report in finished),
             "repository_s": sum(report.seconds.get(phase, 0.0) for report in finished for phase in REPOSITORY_PHASES),

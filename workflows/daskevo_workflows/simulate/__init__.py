@@ -1,7 +1,7 @@
 """A search on a cluster, simulated: what it would take with so many trainers, and what would hold it up.
 
-Strategies, book, planner, the state machines of shards and coordinator and the prefix index are the real ones; time is
-made of measured costs.
+Strategies, the run's state, planner, the state machines of shards and coordinator and the prefix index are the real
+ones; time is made of measured costs.
 """
 
 from __future__ import annotations

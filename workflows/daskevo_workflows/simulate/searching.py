@@ -1,4 +1,4 @@
-"""A search without a cluster: real strategy, book and planner, the executor's order of doing things, simulated time.
+"""A search without a cluster: real strategy, run state, planner and executor's order of doing things, simulated time.
 
 The search's process does one thing after another, as :class:`daskevo_workflows.execution.executor.Executor` does: it
 gives a trainer that has become free what is ready, fetches the report, records it, changes labels, has the next
@@ -16,7 +16,7 @@ import numpy as np
 
 from daskevo.errors import InvalidInput
 from daskevo.graph import ArchitectureGraph
-from daskevo.runs import Book, LabelChange, identity, plan, share
+from daskevo.runs import LabelChange, RunState, identity, plan, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
 from daskevo.types import Objective
@@ -134,7 +134,7 @@ class _SimulatedSearch:
             )
         else:
             self.repository = Files(self.clock, costs, self.cluster.files, retire)
-        self.book = Book(OBJECTIVE, evaluations, LABEL)
+        self.run_state = RunState(OBJECTIVE, evaluations, LABEL)
         self.outcome = SimulatedOutcome(layout.trainers, layout.providers)
         self.free = deque(range(layout.trainers))
         self.prepared: set[int] = set()
@@ -159,9 +159,9 @@ class _SimulatedSearch:
         self.clock.go(self.control)
         outcome, runtime_s = self.outcome, self.clock.now
         outcome.runtime_s = runtime_s
-        outcome.requests, outcome.reports = [*self.book.requests.values()], [*self.book.reports.values()]
+        outcome.requests, outcome.reports = [*self.run_state.requests.values()], [*self.run_state.reports.values()]
         outcome.messages = dict(self.repository.messages)
-        outcome.loads = self.cluster.loads(runtime_s, max(1, self.book.counts["finished"]))
+        outcome.loads = self.cluster.loads(runtime_s, max(1, self.run_state.counts["finished"]))
         if self.evo is not None and self.evo.by_shard:
             counts = self.evo.by_shard
             outcome.hottest_shard = max(counts.values()) / (sum(counts.values()) / self.evo.shards)
@@ -176,7 +176,7 @@ class _SimulatedSearch:
 
     def _control(self) -> Steps:
         yield from self._fill()
-        while self.book.stop_reason() is None:
+        while self.run_state.stop_reason() is None:
             if not self.inbox:
                 if not self.under_way:
                     return
@@ -203,10 +203,10 @@ class _SimulatedSearch:
             yield self._work(self.costs.commit_s)
 
     def _room(self, ended: int = 0) -> int:
-        return self.book.evaluations - self.book.counts["finished"] - len(self.under_way) - ended
+        return self.run_state.evaluations - self.run_state.counts["finished"] - len(self.under_way) - ended
 
     def _prepare(self, wanted: int) -> Steps:
-        while self.book.stop_reason() is None:
+        while self.run_state.stop_reason() is None:
             room = min(wanted, self._room()) - len(self.ready)
             if room < 1 or not (self.queue or (yield from self._ask(room))):
                 return
@@ -216,15 +216,15 @@ class _SimulatedSearch:
                     yield self._work(self.costs.graph_s)
                     graph = self.graph_of(request.candidate)
                     self.graphs[request.number] = graph
-                    self.book.identify(request.number, identity(request, [*graph.ids, settings_of(graph)]))
+                    self.run_state.identify(request.number, identity(request, [*graph.ids, settings_of(graph)]))
             yield from self._share(asked)
 
     def _ask(self, wanted: int) -> Steps:
-        wanted = min(wanted, self.book.wanted)
+        wanted = min(wanted, self.run_state.wanted)
         if wanted < 1 or self.exhausted:
             return False
-        book = self.book
-        answer = self.strategy.ask(View(wanted, book.next_number, LABEL, book.asked, book.pending))
+        run_state = self.run_state
+        answer = self.strategy.ask(View(wanted, run_state.next_number, LABEL, run_state.asked, run_state.pending))
         if isinstance(answer, Stop):
             self.exhausted = True
             return False
@@ -236,17 +236,17 @@ class _SimulatedSearch:
         requests = [replace(request, transfer=request.transfer and self.transfer) for request in answer[:wanted]]
         if requests:
             yield self._work(self.costs.strategy_s * len(requests) + self.costs.commit_s)
-            book.ask(requests)
+            run_state.ask(requests)
             self.queue.extend(requests)
         return bool(requests)
 
     def _share(self, requests: Sequence[Request]) -> Steps:
-        names = self.book.identities
+        names = self.run_state.identities
         under_way = {names[request.number]: request.number for request in [*self.under_way.values(), *self.ready]}
-        sharing = share(requests, names, self.book.done, under_way)
+        sharing = share(requests, names, self.run_state.done, under_way)
         self.waiting.update(sharing.waiting)
         for number, original in sharing.known.items():
-            yield from self._report(self.book.duplicate(number, original))
+            yield from self._report(self.run_state.duplicate(number, original))
         self.ready.extend(sharing.fresh)
         if any(request.priority for request in self.ready):
             self.ready = deque(sorted(self.ready, key=lambda request: (-request.priority, request.number)))
@@ -277,16 +277,16 @@ class _SimulatedSearch:
         return max(provider.take(sent, answer_s) for provider in providers) + 3 * costs.latency_s
 
     def _report(self, report: Report) -> Steps:
-        changes = self.book.report(report)
-        self.strategy.tell(self.book.requests[report.number], report)
-        changes += self.book.left(self.strategy.leave())
+        changes = self.run_state.report(report)
+        self.strategy.tell(self.run_state.requests[report.number], report)
+        changes += self.run_state.left(self.strategy.leave())
         yield self._work(self.costs.commit_s)
         self.label_changes.extend((change, set(self.choosing)) for change in changes)
         yield from self._change_labels()
         self.graphs.pop(report.number, None)
         for waiting in [waiting for waiting, original in self.waiting.items() if original == report.number]:
             del self.waiting[waiting]
-            self.queue.appendleft(self.book.requests[waiting])
+            self.queue.appendleft(self.run_state.requests[waiting])
         if self.clock.now - self.sampled >= STORAGE_S:
             self.sampled = self.clock.now
             if self.evo is not None:
@@ -351,7 +351,7 @@ class _SimulatedSearch:
         value = self.quality(request, graph, self.seed)
         since = clock.now
         yield server.take(clock.now, costs.put_s)
-        own = yield from self.repository.put(request, got, kept, value, costs.steps, self.book.population_label)
+        own = yield from self.repository.put(request, got, kept, value, costs.steps, self.run_state.population_label)
         seconds["put"] = clock.now - since
         ended = clock.now
         self.outcome.spans.append(SimulatedSpan(trainer, request.number, begun, ended))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from daskevo.runs import Book, RunView
+from daskevo.runs import RunState, RunView
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
 from daskevo.tuning import ConfigurationSpace, SearchPlan, Trajectory
@@ -65,14 +65,14 @@ def ended(
             return None
         study = RecordedStudy(view, space, goal, repository)
     requests, reports = study.of(prefixes[0])
-    stop = _why_ended(strategy, prefixes[0], study.book, requests, reports, evaluations, at_once)
+    stop = _why_ended(strategy, prefixes[0], study.run_state, requests, reports, evaluations, at_once)
     return None if stop is None else StudyResult(study, prefixes[0], stop)
 
 
 def _why_ended(
     strategy: Strategy,
     prefix: str,
-    book: Book,
+    run_state: RunState,
     requests: list[Request],
     reports: list[Report],
     evaluations: int | None,
@@ -94,7 +94,7 @@ def _why_ended(
         return over
     wanted = at_once if evaluations is None else min(at_once, evaluations - finished)
     asked = {request.candidate for request in requests}
-    answer = strategy.ask(View(wanted, book.next_number, prefix, asked, []))
+    answer = strategy.ask(View(wanted, run_state.next_number, prefix, asked, []))
     if isinstance(answer, Stop):
         return nothing_left(strategy, answer)
     return None if answer else nothing_left(strategy)
@@ -119,20 +119,22 @@ class RecordedStudy:
         self.objective = objective
         self.repository = repository
         self.origin = str(view.events(SESSION)[-1].facts["origin"])
-        self.book = Book(objective, 1, view.info.label)
+        self.run_state = RunState(objective, 1, view.info.label)
         self._lines = Lines(space)
         for request in view.requests():
             self._lines.add(request)
-            self.book.ask([request])
+            self.run_state.ask([request])
         for report in view.reports():
-            self.book.report(report)
+            self.run_state.report(report)
         self._plan: SearchPlan | None = None
 
     def of(self, prefix: str) -> tuple[list[Request], list[Report]]:
         """Return a strategy's requests and reports, each in their order."""
-        requests = [request for request in self.book.requests.values() if request.model_id.startswith(f"{prefix}-")]
+        requests = [
+            request for request in self.run_state.requests.values() if request.model_id.startswith(f"{prefix}-")
+        ]
         numbers = {request.number for request in requests}
-        return requests, [report for report in self.book.reports.values() if report.number in numbers]
+        return requests, [report for report in self.run_state.reports.values() if report.number in numbers]
 
     def read(self, result: StudyResult, prefix: str) -> None:
         """Fill in what a result says of the requests whose model ids begin so."""

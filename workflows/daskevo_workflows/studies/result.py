@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import RunError
-from daskevo.runs import Book
+from daskevo.runs import RunState
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
 from daskevo.tuning import Configuration, Trajectory
@@ -100,10 +100,10 @@ class StudyResult:
         self.figures: Figures
         self.runtime_s: float
         study.read(self, prefix)
-        self._book = Book(study.objective, 1, prefix)
-        self._book.ask(self.requests)
+        self._run_state = RunState(study.objective, 1, prefix)
+        self._run_state.ask(self.requests)
         for report in self.reports:
-            self._book.report(report)
+            self._run_state.report(report)
 
     def best(self, k: int = 1) -> list[FoundTrial]:
         """Return the k best answers, best first; of equal ones the earlier leads. A trial may be there several times.
@@ -113,14 +113,14 @@ class StudyResult:
         RunError
             If nothing has finished.
         """
-        reports = self._book.best(k)
+        reports = self._run_state.best(k)
         if not reports:
             why = f" ({self.stop[1]})" if self.stop[1] else ""
             raise RunError(f"no trial of the study in {self.study.folder} has finished{why}")
         return [self._found(report) for report in reports]
 
     def _found(self, report: Report) -> FoundTrial:
-        request = self._book.requests[report.number]
+        request = self._run_state.requests[report.number]
         assert report.quality is not None
         trial = self.study.line(request).trial
         return FoundTrial(
@@ -139,7 +139,7 @@ class StudyResult:
         """Return a pandas DataFrame with one row per request: trial, steps, outcome, metrics, hyper-parameters."""
         import pandas as pd
 
-        reports = self._book.reports
+        reports = self._run_state.reports
         rows: list[dict[str, Any]] = []
         for request in self.requests:
             report = reports.get(request.number)
@@ -174,7 +174,7 @@ class StudyResult:
     def summary(self) -> dict[str, Any]:
         """Return the study's figures for programs, as ``daskevo tune --json`` ends with them."""
         best = None
-        if self._book.best(1):
+        if self._run_state.best(1):
             (found,) = self.best()
             best = {
                 "quality": found.quality,

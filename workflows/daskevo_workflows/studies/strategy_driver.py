@@ -177,7 +177,7 @@ class Leading:
         return WALLTIME, f"its time is nearly over: {left_s:.0f} s were left; of {works} trainings {kept} were kept"
 
     def progress(self) -> StudyProgress:
-        best = self._study.controller.call(lambda: self._ledger.book.best(1))
+        best = self._study.controller.call(lambda: self._ledger.run_state.best(1))
         return StudyProgress(
             self._finished,
             self._failures,

@@ -279,7 +279,7 @@ class Study:
             self._check(self.space.configuration(request.candidate), request.until_step or 1)
 
         def add() -> list[Future[Metrics]]:
-            new = [request for request in requests if request.number not in self._ledger.book.requests]
+            new = [request for request in requests if request.number not in self._ledger.run_state.requests]
             self._ledger.ask(new)
             wishes = [
                 ControllerWish(

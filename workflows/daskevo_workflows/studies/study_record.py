@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from daskevo.errors import TrialFailed
-from daskevo.runs import Book, Keeping, RunRecord
+from daskevo.runs import Keeping, RunRecord, RunState
 from daskevo.search import Failure, Report, Request
 from daskevo.tuning import ConfigurationSpace, Run, Scheduler, SearchPlan, Trajectory
 from daskevo.types import JSON, ModelId, Objective
@@ -74,7 +74,7 @@ class Ledger:
         self.origin = origin
         self.lines = Lines(space)
         self.accounts = Accounts()
-        self.book = Book(objective, 1, self.info.label)
+        self.run_state = RunState(objective, 1, self.info.label)
         self._keeping = Keeping(objective, keep_best)
         self._duplicates: set[str] = set()
         self._closed = False
@@ -87,7 +87,7 @@ class Ledger:
     def _read(self) -> None:
         for request in self.record.requests():
             self.lines.add(request)
-            self.book.ask([request])
+            self.run_state.ask([request])
             self._keeping.ask(request)
         for report in self.record.reports():
             self._take(report)
@@ -103,7 +103,7 @@ class Ledger:
 
     @property
     def next_number(self) -> int:
-        return self.book.next_number
+        return self.run_state.next_number
 
     def begun(self, name: str, settings: JSON) -> tuple[str, bool]:
         """Return the beginning of a strategy's model ids, and whether it is one that was begun before."""
@@ -117,20 +117,22 @@ class Ledger:
 
     def of(self, prefix: str) -> tuple[list[Request], list[Report]]:
         """Return a strategy's requests and reports so far, each in their order."""
-        requests = [request for request in self.book.requests.values() if request.model_id.startswith(f"{prefix}-")]
+        requests = [
+            request for request in self.run_state.requests.values() if request.model_id.startswith(f"{prefix}-")
+        ]
         numbers = {request.number for request in requests}
-        return requests, [report for report in self.book.reports.values() if report.number in numbers]
+        return requests, [report for report in self.run_state.reports.values() if report.number in numbers]
 
     def by_hand(self) -> list[Request]:
         """Return the requests that no strategy made, in their order."""
         strategies = tuple(f"{event.facts['prefix']}-" for event in self.record.events(STRATEGY))
-        return [request for request in self.book.requests.values() if not request.model_id.startswith(strategies)]
+        return [request for request in self.run_state.requests.values() if not request.model_id.startswith(strategies)]
 
     def ask(self, requests: Sequence[Request]) -> list[Line]:
         """Take in requests, and return their trials; raises InvalidInput, and takes none, as lines do."""
         lines = [self.lines.add(request) for request in requests]
         self.record.asked(requests)
-        self.book.ask(requests)
+        self.run_state.ask(requests)
         for request in requests:
             self._keeping.ask(request)
         for request, line in zip(requests, lines, strict=True):
@@ -194,7 +196,7 @@ class Ledger:
         return report
 
     def _take(self, report: Report) -> None:
-        self.book.report(report)
+        self.run_state.report(report)
         self._keeping.report(report)
         if report.status == "finished":
             trial = self.lines[report.model_id].trial
@@ -209,7 +211,7 @@ class Ledger:
 
     def held(self) -> list[tuple[Trajectory, int]]:
         """Return trajectories and steps of which a state is to be kept: to go on from, or for the result."""
-        requests = self.book.requests
+        requests = self.run_state.requests
         kept = [requests[number] for number in self._keeping.kept]
         return [(self.trajectory(request.model_id), request.until_step or 0) for request in kept]
 
@@ -227,7 +229,7 @@ class Ledger:
 
     def teach(self, plan: SearchPlan) -> None:
         """Have a plan know the metrics that were reported, which the repository may not have any more."""
-        for report in self.book.reports.values():
+        for report in self.run_state.reports.values():
             if report.status == "finished":
                 plan.measured(plan.locate(self.trajectory(report.model_id), report.step), report.metrics)
 

@@ -65,7 +65,7 @@ def picture_of(ledger: Ledger, scheduler: Scheduler, *, is_over: bool = False) -
     reached, running = states_under_way(scheduler.under_way)
     asked = list(_asked(ledger, scheduler))
     tree = progress_tree(scheduler.plan, asked, reached=reached, running={} if is_over else running)
-    pending = len(ledger.book.requests) - len(ledger.book.reports)
+    pending = len(ledger.run_state.requests) - len(ledger.run_state.reports)
     return StudyView(
         study=ledger.info.id,
         name=ledger.info.name,
@@ -86,11 +86,11 @@ def came_of(report: Report | None) -> Literal["waiting", "done", "failed", "give
 
 
 def _asked(ledger: Ledger, scheduler: Scheduler) -> Iterator[Asked]:
-    book, plan = ledger.book, scheduler.plan
-    best = next(iter(book.best(1)), None)
+    run_state, plan = ledger.run_state, scheduler.plan
+    best = next(iter(run_state.best(1)), None)
     top = None if best is None else plan.locate(ledger.trajectory(best.model_id), best.step)
-    for request in book.requests.values():
-        report = book.reports.get(request.number)
+    for request in run_state.requests.values():
+        report = run_state.reports.get(request.number)
         trajectory, step = ledger.trajectory(request.model_id), request.until_step or 0
         quality = None if report is None else report.quality
         is_best = best is not None and quality == best.quality and plan.locate(trajectory, step) == top
@@ -99,9 +99,9 @@ def _asked(ledger: Ledger, scheduler: Scheduler) -> Iterator[Asked]:
 
 
 def _cards(ledger: Ledger, scheduler: Scheduler, tree: ProgressTree, pending: int) -> Iterator[CardNews]:
-    figures, book = ledger.figures(), ledger.book
-    best = next(iter(book.best(1)), None)
-    failed = sum(came_of(report) == "failed" for report in book.reports.values())
+    figures, run_state = ledger.figures(), ledger.run_state
+    best = next(iter(run_state.best(1)), None)
+    failed = sum(came_of(report) == "failed" for report in run_state.reports.values())
     notes = (say_count(failed, "request") + " failed" if failed else "", f"{pending} without an answer" * bool(pending))
     yield CardNews("trials answered", str(figures.trials), ", ".join(filter(None, notes)))
     found = "" if best is None else f"{ledger.lines[best.model_id].trial.name}, step {best.step}"

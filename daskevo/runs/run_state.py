@@ -1,7 +1,7 @@
 """The state of a run in memory: budget, duplicates, failures, the best models, due label changes, when to stop.
 
 Pure: requests and reports in, decisions out. The executor carries them out and the record stores them; on resume the
-book is filled again from the record.
+state is filled again from the record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LabelChange:
     model_id: ModelId
 
 
-class Book:
+class RunState:
     """Counts and decides for one run.
 
     Parameters

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskevo.runs import Book, LabelChange
-from daskevo.runs.book import IN_VAIN
+from daskevo.runs import LabelChange, RunState
+from daskevo.runs.run_state import IN_VAIN
 from daskevo.search import Failure, Report, Request
 from daskevo.space import Candidate
 from daskevo.types import ModelId, Objective
 
 
-def book(evaluations: int = 10, objective: str = "max q", keep_best: int = 2, requests: int = 12) -> Book:
-    made = Book(Objective.parse(objective), evaluations, "run", keep_best)
+def run_state(evaluations: int = 10, objective: str = "max q", keep_best: int = 2, requests: int = 12) -> RunState:
+    made = RunState(Objective.parse(objective), evaluations, "run", keep_best)
     made.ask(Request(number, ModelId(f"m{number}"), Candidate((number,))) for number in range(requests))
     return made
 
@@ -30,7 +30,7 @@ def failure(number: int, kind: str = "error") -> Report:
 
 
 def test_pending_requests_take_up_the_budget() -> None:
-    accounts = book(evaluations=10, requests=4)
+    accounts = run_state(evaluations=10, requests=4)
     assert accounts.wanted == 6
     accounts.report(finished(0, 0.5))
     assert accounts.wanted == 6
@@ -43,7 +43,7 @@ def test_pending_requests_take_up_the_budget() -> None:
 
 
 def test_the_budget_counts_finished_evaluations_only() -> None:
-    accounts = book(evaluations=2)
+    accounts = run_state(evaluations=2)
     accounts.report(finished(0, 0.5))
     accounts.report(failure(1))
     assert accounts.stop_reason() is None
@@ -52,7 +52,7 @@ def test_the_budget_counts_finished_evaluations_only() -> None:
 
 
 def test_a_report_twice_changes_nothing() -> None:
-    accounts = book()
+    accounts = run_state()
     assert accounts.report(finished(0, 0.5))
     assert accounts.report(finished(0, 0.9)) == []
     assert accounts.counts == {"finished": 1, "failed": 0, "duplicate": 0}
@@ -61,7 +61,7 @@ def test_a_report_twice_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("evaluations", "allowed"), [(5, 20), (30, 30)])
 def test_too_many_failures_end_the_run_and_say_the_last_reason(evaluations: int, allowed: int) -> None:
-    accounts = book(evaluations=evaluations, requests=40)
+    accounts = run_state(evaluations=evaluations, requests=40)
     for number in range(allowed):
         assert accounts.stop_reason() is None
         accounts.report(failure(number))
@@ -72,7 +72,7 @@ def test_too_many_failures_end_the_run_and_say_the_last_reason(evaluations: int,
 
 
 def test_the_first_failure_is_kept_and_what_is_rejected_is_none() -> None:
-    accounts = book(evaluations=10, requests=5)
+    accounts = run_state(evaluations=10, requests=5)
     accounts.report(Report(0, ModelId("m0"), "failed", failure=Failure("rejected", "too large", "")))
     accounts.report(finished(1, 0.5))
     assert accounts.first_failure is None
@@ -82,7 +82,7 @@ def test_the_first_failure_is_kept_and_what_is_rejected_is_none() -> None:
 
 
 def test_duplicates_in_a_row_end_the_run() -> None:
-    accounts = book(evaluations=10, requests=IN_VAIN + 2)
+    accounts = run_state(evaluations=10, requests=IN_VAIN + 2)
     accounts.report(finished(0, 0.5))
     for number in range(1, IN_VAIN + 1):
         assert accounts.stop_reason() is None
@@ -93,7 +93,7 @@ def test_duplicates_in_a_row_end_the_run() -> None:
 
 
 def test_a_duplicate_reuses_score_and_model_and_stores_nothing() -> None:
-    accounts = book()
+    accounts = run_state()
     accounts.report(finished(0, 0.5, own_bytes=100, full_bytes=200, step=7))
     report = accounts.duplicate(3, 0)
     assert (report.number, report.model_id, report.status, report.quality) == (3, "m0", "duplicate", 0.5)
@@ -115,14 +115,14 @@ def test_a_duplicate_reuses_score_and_model_and_stores_nothing() -> None:
     ],
 )
 def test_what_failed_by_itself_is_not_tried_again(kind: str, again: bool) -> None:
-    accounts = book()
+    accounts = run_state()
     accounts.identify(0, "x")
     accounts.report(failure(0, kind))
     assert ("x" not in accounts.done) is again
 
 
 def test_labels_of_the_best_are_given_before_they_are_taken() -> None:
-    accounts = book(keep_best=2)
+    accounts = run_state(keep_best=2)
     hold, release = (lambda m: LabelChange("hold", "best:run", m)), (lambda m: LabelChange("release", "best:run", m))
     assert accounts.report(finished(0, 0.5)) == [hold("m0")]
     assert accounts.report(finished(1, 0.7)) == [hold("m1")]
@@ -132,7 +132,7 @@ def test_labels_of_the_best_are_given_before_they_are_taken() -> None:
 
 
 def test_of_equal_qualities_the_earlier_leads() -> None:
-    accounts = book(keep_best=1)
+    accounts = run_state(keep_best=1)
     accounts.report(finished(4, 0.5))
     assert accounts.report(finished(5, 0.5)) == []
     assert accounts.report(finished(3, 0.5)) != []
@@ -149,7 +149,7 @@ def test_of_equal_qualities_the_earlier_leads() -> None:
 def test_nan_inf_and_none_never_win_and_labels_end_up_with_the_best(
     qualities: list[float | None], direction: str
 ) -> None:
-    accounts = book(objective=f"{direction} q", keep_best=3)
+    accounts = run_state(objective=f"{direction} q", keep_best=3)
     held: set[str] = set()
     for number, quality in enumerate(qualities):
         for change in accounts.report(finished(number, quality)):  # type: ignore[arg-type]
@@ -164,7 +164,7 @@ def test_nan_inf_and_none_never_win_and_labels_end_up_with_the_best(
 
 
 def test_recent_seconds_and_frozen_share() -> None:
-    accounts = book()
+    accounts = run_state()
     assert accounts.recent_seconds() is None
     accounts.report(finished(0, 0.5, started=10.0, ended=14.0, frozen_share=0.5))
     accounts.report(finished(1, 0.5, started=10.0, ended=12.0))
@@ -174,7 +174,7 @@ def test_recent_seconds_and_frozen_share() -> None:
 
 def test_a_trainers_first_evaluation_says_nothing_of_others() -> None:
     """They import Keras and prepare the data; each session, and each trainer that was lost, has another one."""
-    accounts = Book(Objective.parse("max q"), 30, "run", sessions=[0.0, 100.0])
+    accounts = RunState(Objective.parse("max q"), 30, "run", sessions=[0.0, 100.0])
     accounts.ask(Request(number, ModelId(f"m{number}"), Candidate((number,))) for number in range(12))
 
     def after(number: int, worker: str, started: float, seconds: float) -> float | None:
@@ -193,7 +193,7 @@ def test_a_trainers_first_evaluation_says_nothing_of_others() -> None:
 
 
 def test_what_is_rejected_is_no_failure_and_ends_a_run_only_in_a_row() -> None:
-    accounts = book(evaluations=2, requests=IN_VAIN + 30)
+    accounts = run_state(evaluations=2, requests=IN_VAIN + 30)
     rejected = Failure("rejected", "too large")
     for number in range(25):
         accounts.report(Report(number, ModelId(f"m{number}"), "failed", failure=rejected))
