@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from reprlib import repr  # of hostile data, too deep for Python's own
 from typing import Any, Literal, NamedTuple, get_args
 
-from daskevo.errors import CorruptRecord
 from daskevo.tuning.tree_layout import TreeLayout
 from daskevo.types import JSON
-from daskevo_plugins.dashboard.message_checks import LONGEST, Budget, fields_of, just, one_of, some
+from daskevo_plugins.dashboard import message_checks as k  # kinds of fields
+from daskevo_plugins.dashboard.message_checks import LONGEST
 
 __all__ = ["LONGEST", "MOST_MARKS", "MOST_ROWS", "CardNews", "Standing", "StudyNews", "TrainerNews", "can_be_sent"]
 
@@ -79,17 +77,7 @@ class StudyNews:
 
     def to_json(self) -> dict[str, JSON]:
         """Return it as a message."""
-        return {
-            "format": FORMAT,
-            "study": self.study,
-            "client": self.client,
-            "name": self.name,
-            "metric": self.metric,
-            "standing": self.standing,
-            "cards": list(map(list, self.cards)),
-            "trainers": list(map(list, self.trainers)),
-            "tree": None if self.tree is None else self.tree.to_json(),
-        }
+        return k.as_message(self, FORMAT)
 
     @classmethod
     def from_json(cls, value: JSON) -> StudyNews:
@@ -102,53 +90,37 @@ class StudyNews:
         LaterVersion
             If it has another format version.
         """
-        fields = fields_of(value, "a study", FORMAT, _FIELDS)
-        budget = Budget("a study's news", MOST_MARKS)
-        tree = None if fields["tree"] is None else _tree(fields["tree"], budget)
-        return cls(
-            study=budget.text(fields["study"]),
-            client=budget.text(fields["client"]),
-            name=budget.text(fields["name"]),
-            metric=budget.text(fields["metric"]),
-            standing=one_of(get_args(Standing), fields["standing"]),
-            cards=tuple(CardNews(*row) for row in rows_of_three(fields["cards"], budget)),
-            trainers=tuple(TrainerNews(*row) for row in rows_of_three(fields["trainers"], budget)),
-            tree=tree,
-        )
+        return cls(**k.read_news(value, "a study", FORMAT, _KINDS, k.Budget("a study's news", MOST_MARKS)))
 
 
-_FIELDS = {"format", *StudyNews.__dataclass_fields__}
+_TRIALS = k.many(k.text, MOST_ROWS)
+_ROW = {
+    "words": k.text,
+    "spans": k.many(k.row(tuple, k.anything, k.anything, k.anything, _TRIALS, k.or_none(k.text))),
+    "goals": k.many(k.row(tuple, k.anything, k.anything, _TRIALS, k.anything, k.anything)),
+}
+_TREE = k.fields("a layout of a tree", {"unit": k.text, "rows": k.many(k.fields("a row of a tree", _ROW), MOST_ROWS)})
+"""Texts and lengths of a tree's lists; the rest is checked by :meth:`TreeLayout.from_json`."""
+
+
+def _tree(value: Any, budget: k.Budget) -> TreeLayout:
+    _TREE(value, budget)  # first, so that nothing is made of what is too large
+    return TreeLayout.from_json(value)
+
+
+_KINDS: dict[str, k.Kind[Any]] = {
+    "study": k.text,
+    "client": k.text,
+    "name": k.text,
+    "metric": k.text,
+    "standing": k.one_of(get_args(Standing)),
+    "cards": k.many(k.row(CardNews._make, k.text, k.text, k.text), MOST_ROWS),
+    "trainers": k.many(k.row(TrainerNews._make, k.text, k.text, k.text), MOST_ROWS),
+    "tree": k.or_none(_tree),
+}
+"""Field -> what it may be."""
 
 
 def can_be_sent(tree: TreeLayout) -> bool:
     """Tell whether a tree is small enough to send; lengths of texts are not checked here."""
     return len(tree.rows) <= MOST_ROWS and sum(len(row.spans) + len(row.goals) for row in tree.rows) <= MOST_MARKS
-
-
-def _tree(value: JSON, budget: Budget) -> TreeLayout:
-    """Read a tree, checking all texts and list lengths before constructing anything from them."""
-    if not isinstance(value, Mapping):
-        raise CorruptRecord(f"expected a layout of a tree, found {repr(value)}")
-    budget.text(value.get("unit"))
-    for row in some(value.get("rows"), MOST_ROWS):
-        if not isinstance(row, Mapping):
-            raise CorruptRecord(f"expected a row of a tree, found {repr(row)}")
-        budget.text(row.get("words"))
-        for span in budget.marks(row.get("spans")):
-            trials, trainer = just(span, 5)[3:]
-            _each(trials, budget)
-            if trainer is not None:
-                budget.text(trainer)
-        for goal in budget.marks(row.get("goals")):
-            _each(just(goal, 5)[2], budget)
-    return TreeLayout.from_json(value)
-
-
-def _each(trials: Any, budget: Budget) -> None:
-    for trial in some(trials, MOST_ROWS):
-        budget.text(trial)
-
-
-def rows_of_three(values: Any, budget: Budget) -> list[list[str]]:
-    """Return rows of three texts each."""
-    return [[budget.text(word) for word in just(row, 3)] for row in some(values, MOST_ROWS)]

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from daskevo.errors import CorruptRecord
 from daskevo.provider.call_counts import BOUNDS_S
-from daskevo_plugins.dashboard.message_checks import Budget, count, just, number, one_of, or_none, seconds, some
+from daskevo_plugins.dashboard import message_checks as k  # kinds of fields
 
 MOST_PROVIDERS = 1_000
 MOST_SHARDS = 1 << 16
@@ -152,7 +151,7 @@ def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
     CorruptRecord
         If a provider's answer is invalid.
     """
-    budget = Budget("a look at a repository", MOST_MODELS, 4_000_000)
+    budget = k.Budget("a look at a repository", MOST_MODELS, 4_000_000)
     facts, providers = told["coordinator"], []
     shards: list[ShardRow] = []
     models: list[ModelRow] = []
@@ -160,29 +159,18 @@ def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
     labels: dict[str, int] = {}
     models_in_all, spent_s = 0, 0.0
     for name, answer in list(told["providers"].items())[:MOST_PROVIDERS]:
-        provider = budget.short(name)
-        if not isinstance(answer, Mapping):
-            raise CorruptRecord(f"expected what provider {provider!r} tells, found {type(answer).__name__}")
-        figures = {figure: count(answer["figures"][figure]) for figure in FIGURES}
-        providers.append(ProviderSight(provider, figures, {kind: _count(answer["tally"][kind]) for kind in COUNTS}))
-        for row in some(answer["shards"], MOST_SHARDS):
-            shard, *others = map(count, just(row, 5))
-            shards.append(ShardRow(shard, provider, *others))
-        for row in some(answer["scopes"], 100):
-            scope, objective, *sizes = just(row, 5)
-            added = ScopeRow(budget.text(scope), or_none(budget.short, objective) or "", *map(count, sizes))
-            before = scopes.get(added.scope, ScopeRow(added.scope, "", 0, 0, 0))
-            scopes[added.scope] = ScopeRow(
-                added.scope,
-                added.objective or before.objective,
-                *(one + other for one, other in zip(added[2:], before[2:], strict=True)),
-            )
-        for row in some(answer["labels"], 100):
-            label, holders = just(row, 2)
-            labels[budget.text(label)] = labels.get(label, 0) + count(holders)
-        models += [_model(row, budget) for row in budget.marks(answer["models"])]
-        models_in_all += count(answer["models_in_all"])
-        spent_s = max(spent_s, seconds(answer["spent_s"]))
+        provider, checked = k.short(name, budget), _ANSWER(answer, budget)
+        providers.append(ProviderSight(provider, checked["figures"], checked["tally"]))
+        shards += [ShardRow(shard, provider, *others) for shard, *others in checked["shards"]]
+        for scope, objective, *sizes in checked["scopes"]:
+            before = scopes.get(scope, ScopeRow(scope, "", 0, 0, 0))
+            sums = (one + other for one, other in zip(sizes, before[2:], strict=True))
+            scopes[scope] = ScopeRow(scope, objective or before.objective, *sums)
+        for label, holders in checked["labels"]:
+            labels[label] = labels.get(label, 0) + holders
+        models += checked["models"]
+        models_in_all += checked["models_in_all"]
+        spent_s = max(spent_s, checked["spent_s"])
     return RepositoryView(
         key=key,
         root=facts["root"],
@@ -205,21 +193,21 @@ def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
     )
 
 
-def _count(value: Any) -> CountRow:
-    calls, items, spent_s, within = just(value, 4)
-    return CountRow(count(calls), count(items), seconds(spent_s), tuple(map(count, just(within, len(BOUNDS_S) + 1))))
-
-
-def _model(row: Any, budget: Budget) -> ModelRow:
-    model_id, scope, state, objective, quality, step, ancestor, contributor, *counts = just(row, 16)
-    return ModelRow(
-        budget.text(model_id),
-        budget.text(scope),
-        one_of(("published", "retiring", "retired"), state),
-        or_none(budget.short, objective),
-        or_none(number, quality),
-        count(step),
-        or_none(budget.text, ancestor),
-        or_none(budget.text, contributor),
-        *map(count, counts),
-    )
+_CALLS = k.row(CountRow._make, k.count, k.count, k.seconds, k.row(tuple, *[k.count] * (len(BOUNDS_S) + 1)))
+_STATE = k.one_of(("published", "retiring", "retired"))
+_RESULT = (k.or_none(k.short), k.or_none(k.number), k.count)
+_PARENTS = (k.or_none(k.text), k.or_none(k.text))
+_ANSWER = k.fields(
+    "what a provider tells",
+    {
+        "figures": k.fields("a provider's figures", dict.fromkeys(FIGURES, k.count)),
+        "tally": k.fields("a provider's calls", dict.fromkeys(COUNTS, _CALLS)),
+        "shards": k.many(k.row(tuple, *[k.count] * 5), MOST_SHARDS),
+        "scopes": k.many(k.row(tuple, k.text, k.or_none(k.short), k.count, k.count, k.count), 100),
+        "labels": k.many(k.row(tuple, k.text, k.count), 100),
+        "models": k.many(k.row(ModelRow._make, k.text, k.text, _STATE, *_RESULT, *_PARENTS, *[k.count] * 8)),
+        "models_in_all": k.count,
+        "spent_s": k.seconds,
+    },
+)
+"""A provider's answer, field by field; shards, scopes, labels and models are rows."""

@@ -5,19 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+from daskevo.errors import CorruptRecord
 from daskevo.types import JSON
-from daskevo_plugins.dashboard.message_checks import (
-    Budget,
-    count,
-    fields_of,
-    flag,
-    just,
-    number,
-    one_of,
-    or_none,
-    seconds,
-    some,
-)
+from daskevo_plugins.dashboard import message_checks as k  # kinds of fields
 from daskevo_plugins.dashboard.news import Standing
 
 FORMAT = 2
@@ -170,7 +160,7 @@ class SearchNews:
 
     def to_json(self) -> dict[str, JSON]:
         """Return it as a message."""
-        return {"format": FORMAT, **{name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}}
+        return k.as_message(self, FORMAT)
 
     @classmethod
     def from_json(cls, value: JSON) -> SearchNews:
@@ -183,77 +173,42 @@ class SearchNews:
         LaterVersion
             If it is of another format.
         """
-        fields = fields_of(value, "a search", FORMAT, _FIELDS)
-        budget = Budget("a search's news", MOST_POINTS + MOST_STEPS + MOST_TRAINERS * MOST_PHASES)
-        phases = tuple(_phase(row, budget) for row in some(fields["phases"], MOST_PHASES))
-        checked: dict[str, Any] = {name: budget.text(fields[name]) for name in _TEXTS}
-        checked |= {name: count(fields[name]) for name in _COUNTS}
-        checked |= {name: or_none(count, fields[name]) for name in _COUNTS_OR_NONE}
-        return cls(
-            **checked,
-            direction=one_of(("max", "min"), fields["direction"]),
-            facts=tuple(_pair(row, budget) for row in some(fields["facts"], MOST_FACTS)),
-            standing=one_of(get_args(Standing), fields["standing"]),
-            running_s=seconds(fields["running_s"]),
-            left_s=or_none(seconds, fields["left_s"]),
-            deadline_s=or_none(number, fields["deadline_s"]),
-            best=or_none(lambda row: _best(row, budget), fields["best"]),
-            points=tuple(map(_point, budget.marks(some(fields["points"], MOST_POINTS)))),
-            best_line=tuple(map(_step, budget.marks(some(fields["best_line"], MOST_STEPS)))),
-            phases=phases,
-            units=tuple(_unit(row, budget) for row in some(fields["units"], MOST_KINDS)),
-            trainers=tuple(_trainer(row, budget, len(phases)) for row in some(fields["trainers"], MOST_TRAINERS)),
-        )
+        checked = k.read_news(value, "a search", FORMAT, _KINDS, k.Budget("a search's news"))
+        for trainer in checked["trainers"]:
+            if len(trainer.spent_s) != len(checked["phases"]):
+                raise CorruptRecord(f"expected {len(checked['phases'])} values, found {len(trainer.spent_s)}")
+        return cls(**checked)
 
 
-_FIELDS = {"format", *SearchNews.__dataclass_fields__}
-_TEXTS = ("search", "client", "name", "metric", "said")
-_COUNTS_OR_NONE = ("population", "stored_bytes", "full_bytes", "models")
-_COUNTS = ("evaluations", "finished", "failed", "rejected", "stopped", "duplicates", "under_way", "slots")
+def _share(value: Any, budget: k.Budget) -> float:
+    return min(1.0, k.seconds(value, budget))
 
 
-def _plain(value: Any) -> JSON:
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
-
-
-def _pair(row: Any, budget: Budget) -> tuple[str, str]:
-    name, words = just(row, 2)
-    return budget.text(name), budget.text(words)
-
-
-def _point(row: Any) -> Point:
-    at_s, place, quality, frozen, inherited, is_member = just(row, 6)
-    share = min(1.0, seconds(frozen))
-    return Point(seconds(at_s), count(place), number(quality), share, flag(inherited), flag(is_member))
-
-
-def _step(row: Any) -> tuple[float, float]:
-    at_s, quality = just(row, 2)
-    return seconds(at_s), number(quality)
-
-
-def _best(row: Any, budget: Budget) -> Best:
-    place, model_id, quality = just(row, 3)
-    return Best(count(place), budget.text(model_id), number(quality))
-
-
-def _phase(row: Any, budget: Budget) -> PhaseRow:
-    phase, times, spent_s = just(row, 3)
-    return PhaseRow(budget.text(phase), count(times), seconds(spent_s))
-
-
-def _unit(row: Any, budget: Budget) -> ShownUnit:
-    kind, *counts = just(row, 7)
-    return ShownUnit(budget.text(kind), *map(count, counts))
-
-
-def _trainer(row: Any, budget: Budget, phases: int) -> TrainerRow:
-    trainer, doing, what, for_s, evaluations, spent_s = just(row, 6)
-    return TrainerRow(
-        budget.text(trainer),
-        one_of(get_args(Doing), doing),
-        budget.text(what),
-        seconds(for_s),
-        count(evaluations),
-        tuple(map(seconds, budget.marks(just(spent_s, phases)))),
-    )
+_DOING = k.one_of(get_args(Doing))
+_KINDS: dict[str, k.Kind[Any]] = {
+    "search": k.text,
+    "client": k.text,
+    "name": k.text,
+    "metric": k.text,
+    "direction": k.one_of(("max", "min")),
+    "facts": k.many(k.row(tuple, k.text, k.text), MOST_FACTS),
+    "standing": k.one_of(get_args(Standing)),
+    "said": k.text,
+    **dict.fromkeys(
+        ("evaluations", "finished", "failed", "rejected", "stopped", "duplicates", "under_way", "slots"), k.count
+    ),
+    **dict.fromkeys(("population", "stored_bytes", "full_bytes", "models"), k.or_none(k.count)),
+    "running_s": k.seconds,
+    "left_s": k.or_none(k.seconds),
+    "deadline_s": k.or_none(k.number),  # below 0 once a deadline has passed
+    "best": k.or_none(k.row(Best._make, k.count, k.text, k.number)),
+    "points": k.many(k.row(Point._make, k.seconds, k.count, k.number, _share, k.flag, k.flag), MOST_POINTS),
+    "best_line": k.many(k.row(tuple, k.seconds, k.number), MOST_STEPS),
+    "phases": k.many(k.row(PhaseRow._make, k.text, k.count, k.seconds), MOST_PHASES),
+    "units": k.many(k.row(ShownUnit._make, k.text, *[k.count] * 6), MOST_KINDS),
+    "trainers": k.many(
+        k.row(TrainerRow._make, k.text, _DOING, k.text, k.seconds, k.count, k.many(k.seconds, MOST_PHASES)),
+        MOST_TRAINERS,
+    ),
+}
+"""Field -> what it may be."""
