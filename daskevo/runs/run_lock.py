@@ -88,9 +88,7 @@ def _lock(folder: Path) -> TextIO:
         except OSError as error:
             raise RunFolderUnusable(f"{path} can't be opened: {error.strerror}", path=str(path)) from error
         try:
-            # `flock`, not `lockf`: its lock belongs to this open file, so a second record of this process is refused,
-            # too;
-            # a POSIX lock would let it in, and be lost as soon as it closes the file anywhere.
+            # Not `lockf`: its lock would let a second record of this process in, and end when either closes the file.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             with file:

@@ -117,6 +117,7 @@ class ArchitectureSpace(ModelSpace):
         return Size(kinds.pop() if kinds else "exact", size.count * points.count)
 
     def draw(self, pick: Pick) -> Candidate:
+        # The architecture first: `split` cuts the grid's choices, whose number is fixed, off the end.
         architecture = self._space.draw(pick)
         if self._grid is None:
             return architecture
@@ -159,6 +160,7 @@ class ArchitectureSpace(ModelSpace):
             sum(len(choice.options) > 1 for choice in choices)
             for choices in (self._space.choices_of(architecture), self._grid.choices_of(point))
         )
+        # So that with a beta of 1 all choices of the two parts are as likely to change.
         if others and rng.random() * (places + others) >= places:
             return self._joined(architecture, self._grid.mutate(point, rng, beta))
         return self._joined(self._space.mutate(architecture, rng, beta), point)

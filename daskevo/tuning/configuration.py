@@ -70,6 +70,8 @@ class Configuration:
         constants: Mapping[str, JSON] | None = None,
         unit: Unit = "optimizer step",
     ) -> None:
+        # Sorted, because the order in which hyper-parameters are given means nothing and must not change keys; by text,
+        # because names that are no text are refused only below.
         self.sequences = dict(sorted(sequences.items(), key=lambda item: str(item[0])))
         self.constants = dict(sorted((constants or {}).items(), key=lambda item: str(item[0])))
         self.unit: Unit = unit
@@ -125,6 +127,7 @@ class Configuration:
         """Check that all values from step `since` up to before `until` are finite; raises InvalidInput."""
         check_steps(until, "end of the steps")
         for name, sequence in self.sequences.items():
+            # Chunk by chunk: all values of a long training would take a gigabyte.
             for start in range(since, until, CHUNK):
                 try:
                     sequence.values(start, min(start + CHUNK, until))
@@ -183,6 +186,7 @@ class Configuration:
             return most
         stop = min(start + CHUNK, most)
         for name, sequence in self.sequences.items():
+            # Sequences that are written alike are equal; only others need their values compared.
             if sequence != other.sequences[name]:
                 differs = chunk_bits(sequence, chunk) != chunk_bits(other.sequences[name], chunk)
                 if differs[: stop - start].any():
@@ -212,6 +216,7 @@ class Configuration:
 
 def _linked(digest: bytes, steps: int, parts: list[bytes]) -> bytes:
     linked = blake2b(digest, digest_size=16, person=SCHEME)
+    # With the number of steps: a short last part must not be taken for a whole chunk.
     linked.update(steps.to_bytes(8, "little"))
     for part in parts:
         linked.update(part)

@@ -70,7 +70,9 @@ class Costs:
 
     def trained(self, node: int, steps: int, seconds: float) -> None:
         """Add the seconds of some steps of a node, without those of a start (loading, first step)."""
+        # A task that only evaluated says nothing of steps.
         if steps > 0:
+            # Sums of seconds and steps, so that long stages weigh more than short ones.
             means = (
                 self._nodes.setdefault(node, _Mean()),
                 self._alike.setdefault(self._kind(self.plan.nodes[node]), _Mean()),
@@ -119,6 +121,7 @@ class Costs:
             return Estimate(own, "measured")
         if (alike := self._value(self._alike.get(self._kind(node)))) is not None:
             return Estimate(alike, "alike")
+        # The nearest one above that was measured.
         while node.parent is not None:
             if (above := self._value(self._nodes.get(node.parent))) is not None:
                 return Estimate(above, "parent")

@@ -81,8 +81,10 @@ def evictions(kept: Sequence[KeptSnapshot], quota_bytes: int) -> tuple[str, ...]
     while shelf.nbytes > quota_bytes and (name := shelf.cheapest()) is not None:
         shelf.release(name)
         gone.append(name)
+    # Not even all was enough, so none of it can stay.
     if shelf.nbytes > quota_bytes:
         return tuple(gone)
+    # The dearest last, so in reverse: what costs most to train again is the first to stay.
     stays = {name for name in reversed(gone) if shelf.back(name, quota_bytes)}
     return tuple(name for name in gone if name not in stays)
 
@@ -138,6 +140,7 @@ class _Shelf:
         heapq.heapify(self._queue)
 
     def _check_order(self) -> None:
+        # The list grows while it is read; what is in a circle is never reached from a snapshot without an earlier one.
         reached = [name for name, earlier in self._earlier.items() if earlier is None]
         for name in reached:
             reached += self._later.get(name, ())
@@ -173,6 +176,7 @@ class _Shelf:
         earlier = self._earlier[name]
         for later in self._later.pop(name, ()):
             self._earlier[later] = earlier
+            # Training it again now begins one snapshot earlier.
             self._seconds[later] += self._seconds[name]
             changed.add(later)
             if earlier is not None:

@@ -28,6 +28,7 @@ def powers(base: float, exponents: Integers) -> Floats:
         while left.any():
             np.multiply(result, factor, out=result, where=(left & 1).astype(bool))
             left >>= 1
+            # Python's product of floats overflows to inf, where `**` would raise.
             factor *= factor
     return result
 
@@ -52,6 +53,8 @@ def half_cosine(x: Floats) -> Floats:
     >>> half_cosine(np.array([0.0, 0.5, 1.0])).round(12).tolist()
     [0.0, 0.5, 1.0]
     """
+    # By (1 - cos(pi x)) / 2 = sin(pi x / 2) ** 2, in which nothing is subtracted: it is exactly 0 at 0, and keeps its
+    # precision near it. Horner's scheme, from the smallest coefficient.
     square = x * x
     sine = np.full(x.shape, _QUARTER_WAVE[-1])
     for coefficient in reversed(_QUARTER_WAVE[:-1]):

@@ -45,6 +45,8 @@ class Joined(StepSequence):
                 raise InvalidInput(
                     f"a sequence begins at step {later}, where the one before begins at {earlier}: each begins later"
                 )
+        # Flat, so that reading a stored sequence needs no recursion; pieces that would begin after their end never
+        # count.
         ends = [*begins[1:], None]
         flat = [
             (begin + inner, part)
@@ -60,6 +62,7 @@ class Joined(StepSequence):
         found = np.empty(stop - start)
         for (begin, sequence), end in zip(self.pieces[first:], [*begins[first + 1 :], stop], strict=True):
             first_step, last_step = max(start, begin), min(stop, end)
+            # This piece, and all after it, begin at `stop` or later.
             if first_step >= last_step:
                 break
             found[first_step - start : last_step - start] = sequence.evaluate(first_step - begin, last_step - begin)

@@ -70,6 +70,7 @@ def needed_snapshots(plan: SearchPlan, held: Iterable[State] = ()) -> dict[State
     >>> changes_of_kind(plan, {"snap-100": "request", "snap-200": "cache"})
     [Change(name='snap-200', kind='request'), Change(name='snap-100', kind='cache')]
     """
+    # A dict, which keeps the order: labels are changed in the same order in every process.
     found = {latest_snapshot(plan, state): None for state in (*plan.wanted, *held)}
     return {state: plan.nodes[state.node].snapshots[state.step] for state in found if state is not None}
 
@@ -83,6 +84,7 @@ def begun_with(plan: SearchPlan, promises: Promises, held: Iterable[State] = ())
     found = {stage.source for stage in stage_tree(plan, promises).stages if stage.ready}
     wanted = set(plan.wanted)
     for state in held:
+        # A running task stores the others, or a stage that is still to come.
         if state not in wanted and state.step not in promises.saves.get(state.node, ()):
             found.add(latest_snapshot(plan, state))
     return {plan.nodes[state.node].snapshots[state.step] for state in found if state is not None}

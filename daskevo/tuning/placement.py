@@ -69,6 +69,7 @@ class Placing:
     def is_beyond(self, stage: TrainingStage) -> bool:
         """Tell whether no present trainer has enough memory for a stage."""
         tried = self._too_small.get(stage.node)
+        # Without any trainer nobody can tell: one may be on its way.
         return tried is not None and bool(self._trainers) and tried >= self.most_bytes
 
     def ran_out(self, end: State, trainer: PlacedTrainer, reached: int) -> str | None:
@@ -86,6 +87,7 @@ class Placing:
         """
         before, most = self._too_small.get(end.node), self.most_bytes
         self._too_small[end.node] = trainer.memory_bytes
+        # Once more only: the largest trainer is worth one try, and a second failure says that memory is not enough.
         if before is None and most > trainer.memory_bytes:
             return None
         earlier = "" if before is None else f", and before on one with {_said(before)}"

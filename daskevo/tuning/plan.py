@@ -115,6 +115,7 @@ class SearchPlan:
         """
         check_steps(step, "step", 1)
         configuration = trajectory.configuration
+        # With the values at step 0: trajectories that differ there share no step, and so no node.
         root = (trajectory.origin, configuration.header, configuration.bits_at(0))
         number = self._roots.get(root)
         if number is None:
@@ -124,12 +125,14 @@ class SearchPlan:
             node = self.nodes[number]
             common = configuration.common_steps(node.trajectory.configuration, step)
             if common == step:
+                # Only what no earlier trial of this node has checked.
                 configuration.check(step, node.checked)
                 node.checked = max(node.checked, step)
                 return State(number, step)
             # Follow the child with the same values where the trajectories diverge.
             place = (common, configuration.bits_at(common))
             if place not in node.children:
+                # Before the node is made, so that a refused trial leaves none behind.
                 configuration.check(step, common)
                 node.children[place] = self._grow(trajectory, number, common, step)
             number = node.children[place]
@@ -190,6 +193,7 @@ class SearchPlan:
         node = self.nodes[state.node]
         if step in node.metrics:
             return TrialStanding(state, metrics=node.metrics[step])
+        # Metrics first: a state that was measured is fine, even if one before it failed later.
         if (failure := self.failure(state)) is not None:
             return TrialStanding(state, failure=failure)
         node.requests.setdefault(step, []).append(waiter)

@@ -16,6 +16,7 @@ Ranks = list[tuple[float, ...]]
 def critical_path(plan: SearchPlan, tree: StageTree, seconds: Sequence[float]) -> Ranks:
     """Rank stages by the estimated seconds of the longest path that begins with them."""
     longest = list(seconds)
+    # Parents come before their children, so from the end each child is known when its parent asks.
     for stage in reversed(tree.stages):
         below = max((longest[child] for child in stage.children), default=0.0)
         longest[stage.number] = seconds[stage.number] + below
@@ -51,6 +52,7 @@ def best_path(tree: StageTree, ranks: Ranks, ready: Sequence[int], *, batched: b
     """
 
     def best(numbers: Sequence[int]) -> int:
+        # Ties go to the earlier stage, so that a study repeats exactly.
         return max(numbers, key=lambda number: (ranks[number], -number))
 
     path = [best(ready)]

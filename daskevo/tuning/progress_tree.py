@@ -185,6 +185,7 @@ def progress_tree(
     busy = _furthest(plan, running or {})
     branches: list[Branch] = []
     numbers: dict[int, int] = {}
+    # Nodes are numbered from parents to children, so a parent's branch is there before it is looked up.
     for number in sorted(needs):
         start, parent = plan.nodes[number].start, plan.nodes[number].parent
         spans = _spans(start, needs[number], done.get(number, (0, ""))[0], busy.get(number, (0, "")))
@@ -274,6 +275,7 @@ def _changes(plan: SearchPlan, number: int, stop: int) -> dict[str, tuple[JSON, 
         constants = {name: (value, value) for name, value in configuration.constants.items()}
         return {**constants, **{name: (value, last[name]) for name, value in first.items()}}
     before = plan.nodes[node.parent].trajectory.configuration.at(node.start)
+    # By bits, as trajectories are compared: 0.0 and -0.0 part them.
     return {name: (value, last[name]) for name, value in first.items() if value.hex() != before[name].hex()}
 
 
@@ -283,6 +285,7 @@ def _without_common(branches: list[Branch]) -> list[Branch]:
     common = {
         name
         for name, values in (roots[0].changes.items() if roots else ())
+        # As text, because 1, 1.0 and True are equal in Python.
         if repr(values[0]) == repr(values[1]) and all(repr(root.changes.get(name)) == repr(values) for root in roots)
     }
 

@@ -58,6 +58,7 @@ class Work:
 
     def state_at(self, step: int) -> State | None:
         """Return the state at one of its steps; None for other steps."""
+        # A task that trains nothing, and only evaluates the state that it starts from.
         if step == self.start == self.stop:
             return self.legs[0]
         if not self.start < step <= self.stop:
@@ -74,6 +75,7 @@ class Work:
         if mark is not None and (mark.evaluate or not evaluate):
             return False
         if mark is None:
+            # In order of steps, which `failing` and the trainer rely on.
             self.marks = dict(sorted({**self.marks, step: StageMark(evaluate)}.items()))
         else:
             mark.evaluate = True
@@ -116,6 +118,7 @@ class RunningStages:
     def pop(self, key: str) -> Work | None:
         """Take work off; None if it isn't there (any more)."""
         work = self.works.pop(key, None)
+        # At all nodes: `shorten` may have taken some of its stages away since it was added.
         for some in self._by_node.values() if work is not None else ():
             some.pop(key, None)
         return work
@@ -141,6 +144,7 @@ class RunningStages:
         saves: dict[int, set[int]] = {}
         evaluations: set[State] = set()
         for work in self.works.values():
+            # It ends at the next step, and what it would have saved must be trained by another.
             if work.stopping:
                 continue
             for step, mark in work.marks.items():

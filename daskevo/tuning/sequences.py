@@ -71,6 +71,7 @@ class Linear(StepSequence):
         steps = np.arange(start, stop)
         with np.errstate(over="ignore", invalid="ignore"):
             sloped = _line(self.start, self.end, steps / self.steps)
+        # `start + (end - start)` may round to another number than `end`.
         return np.where(steps >= self.steps, self.end, sloped)
 
 
@@ -194,6 +195,7 @@ class Cosine(StepSequence):
             share = (steps % self.period) / self.period
         else:
             begins = self._begins(stop)
+            # For each step its period, by where the periods begin.
             which = np.searchsorted(begins, steps, side="right") - 1
             share = (steps - begins[which]) / (begins[which + 1] - begins[which])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -205,6 +207,7 @@ class Cosine(StepSequence):
         begins, length = [0], float(self.period)
         while begins[-1] < stop:
             begins.append(begins[-1] + round(length))
+            # Far beyond any step, and sums of it still fit into 64 bits.
             length = min(length * self.restarts, 2.0**50)
         return np.array(begins)
 

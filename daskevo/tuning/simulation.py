@@ -127,6 +127,7 @@ class _Running:
         self.evaluating: int | None = None
         self.event = -1
         configuration = run.trajectory.configuration
+        # Sums from the beginning, so that the time of any step is a difference of two.
         self._seconds = [0.0, *accumulate(step_s(configuration, step) for step in range(run.start, run.stop))]
 
     def when(self, step: int) -> float:
@@ -220,8 +221,10 @@ class _Simulation:
             while self.events and self.events[0][0] == self.now_s:
                 _, event, work = heapq.heappop(self.events)
                 there = self.running.get(work)
+                # Else it was scheduled anew since, by a Save, and this entry is out of date.
                 if there is not None and there.event == event:
                     self._happen(there)
+            # As a trainer's heartbeat would: decisions depend on how far tasks are.
             for work, there in self.running.items():
                 self.scheduler.progress(work, there.step_at(self.now_s))
             self._carry_out(self.scheduler.decide())

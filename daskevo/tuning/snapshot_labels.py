@@ -67,6 +67,7 @@ def label_steps(
         else:
             steps.append(LabelStep(change.name, None if change.name in borrowed else "cache", "request"))
     for name, kind in kinds.items():
+        # One in use is released by a later call, when its task has loaded it.
         if name not in stored and name not in in_use:
             steps.append(LabelStep(name, None, kind))
     return steps

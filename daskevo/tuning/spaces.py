@@ -50,6 +50,7 @@ class GridSpace(Space):
             assert where is not None
             trial = self._decoded(values)
             try:
+                # The user's function gets sequences, as it was given them, not their JSON.
                 is_there = where(trial)
             except Exception as error:
                 raise InvalidInput(

@@ -152,6 +152,7 @@ class Scheduler:
         if (over := self.under_way.pop(work)) is not None and over.trainer in self.trainers:
             trainer = self.trainers[over.trainer]
             trainer.work = None
+            # A halted task ended at some step between, and so holds no state that has a name.
             trainer.holds = over.legs[-1] if self.batched and not over.halted else None
 
     def failed(self, work: str, failure: Failure, why: str) -> list[Instruction]:
@@ -168,6 +169,7 @@ class Scheduler:
         if trainer is not None:
             trainer.work = None
         failing = over.failing(lost=failure == "lost")
+        # Nothing is left of it, nobody needs it, or it is simply given again.
         if failing is None or over.stopping or failure == "withdrawn":
             return []
         if failure == "lost":
@@ -175,6 +177,7 @@ class Scheduler:
             losses[failing] = losses.get(failing, 0) + 1
             if losses[failing] < LOSSES:
                 return []
+            # Forgotten, so that a later request for it gets the same number of tries.
             why = f"this stage was lost {losses.pop(failing)} times, the last time because {why}"
         elif failure == "out of memory" and trainer is not None:
             figures = self.placing.ran_out(failing, trainer, over.reached)
@@ -200,10 +203,12 @@ class Scheduler:
         told: list[Instruction] = []
         tree = self._tree()
         for stage in tree.stages:
+            # A running task that passes there can save on its way, which is cheaper than training the steps again.
             for work in self.under_way.passing(stage.end):
                 if work.mark(stage.stop, evaluate=stage.evaluate):
                     told.append(Save(work.key, work.trainer, stage.stop, work.marks[stage.stop].evaluate))
                 break
+        # The tasks promise more than before.
         if told:
             tree = self._tree()
         self.beyond = [stage.end for stage in tree.stages if stage.ready and self.placing.is_beyond(stage)]
@@ -216,6 +221,7 @@ class Scheduler:
         told: list[Instruction] = []
         for work in self.under_way.works.values():
             last = max((step for step in work.marks if work.state_at(step) in tree.awaited), default=None)
+            # It was told already, is needed to its end, or has trained its last step and is about to end.
             if work.stopping or last == work.stop or work.reached >= work.stop:
                 continue
             at_once = last is None or last <= work.reached
@@ -238,6 +244,7 @@ class Scheduler:
         ranks = POLICIES[self.policy](self.plan, tree, seconds)
         while free and ready:
             numbers = best_path(tree, ranks, ready, batched=self.batched)
+            # Removed even if no trainer fits it now: the next best may fit.
             ready.remove(numbers[0])
             path = [tree.stages[number] for number in numbers]
             trainer = self.placing.place(path[0], free)
@@ -262,6 +269,7 @@ class Scheduler:
         )
         self._given += 1
         in_memory = first.source is not None and trainer.holds == first.source
+        # The new training takes the place of the state in memory.
         trainer.work, trainer.holds = work.key, None
         self.under_way.add(work)
         source = first.source

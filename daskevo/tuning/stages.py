@@ -119,7 +119,9 @@ def stage_tree(plan: SearchPlan, promises: Promises | None = None) -> StageTree:
     for node, steps in needed.items():
         reached = plan.nodes[node].start
         for step in sorted(steps):
+            # From the last needed step, or from a later one at which a model is there.
             start = max(reached, had.latest(State(node, step)) or 0)
+            # A model that is there is no stage, unless somebody waits for its metrics.
             if start < step or State(node, step) in asked:
                 spans.append((start, step, node))
             reached = step
@@ -177,6 +179,7 @@ class _Had:
 def _needed(plan: SearchPlan, had: _Had, asked: Iterable[State]) -> dict[int, set[int]]:
     """Return, by node, the steps at which models are needed for all requests; each state is visited once."""
     needed: dict[int, set[int]] = {}
+    # A stack instead of recursion: a tree may be as deep as a trial has changes of hyper-parameters.
     left = list(asked)
     while left:
         state = left.pop()
@@ -185,6 +188,7 @@ def _needed(plan: SearchPlan, had: _Had, asked: Iterable[State]) -> dict[int, se
             continue
         steps.add(state.step)
         node = plan.nodes[state.node]
+        # Nothing on this node to start from: its training begins where it leaves its parent.
         if node.parent is not None and had.latest(state) is None:
             left.append(State(node.parent, node.start))
     return needed

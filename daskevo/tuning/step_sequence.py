@@ -65,6 +65,7 @@ class StepSequence(ABC):
         found = self.evaluate(start, stop)
         finite = np.isfinite(found)
         if not finite.all():
+            # The first False.
             step = start + int(np.argmin(finite))
             raise InvalidInput(
                 f"{self} is {found[step - start]} at step {step}: use parameters that give finite numbers until there",
@@ -98,6 +99,7 @@ def sequence_from_json(value: JSON) -> StepSequence:
     match value:
         case {"kind": str() as kind} if kind in _KINDS:
             cls = _KINDS[kind]
+            # Exactly its fields: a sequence of a later version, with one more, would have other values here.
             if set(value) == {"kind", *(field.name for field in _fields(cls))}:
                 try:
                     return cls(**{name: _parsed(part, kind) for name, part in value.items() if name != "kind"})
@@ -136,6 +138,7 @@ def chunk_digest(sequence: StepSequence, chunk: int) -> bytes:
     return blake2b(chunk_bits(sequence, chunk).tobytes(), digest_size=16).digest()
 
 
+# 8 KiB each, so 8 MiB at most; digests take 16 bytes, and more of them are kept.
 @lru_cache(maxsize=2**10)
 def chunk_bits(sequence: StepSequence, chunk: int) -> Bits:
     """Return the bits of the values of a chunk, not to be changed. # (CHUNK,)"""
@@ -149,6 +152,7 @@ def bits_digest(sequence: StepSequence, start: int, stop: int) -> bytes:
 
 def bits(sequence: StepSequence, start: int, stop: int) -> Bits:
     """Return the bits of the values in a range of steps, little-endian, not checked for being finite."""
+    # A fixed byte order, so that keys are the same on every machine. Not checked, because a trial may end before.
     return sequence.evaluate(start, stop).astype("<f8", copy=False).view("<u8")
 
 
@@ -164,6 +168,7 @@ def number(value: object, what: str) -> float:
             found = float(value)
         except OverflowError:
             found = math.inf
+        # An integer that no float equals would be trained with as another number.
         if math.isfinite(found) and found == value:
             return found + 0.0  # without the sign of -0.0: equal parameters give equal bits
     raise InvalidInput(f"{what} is {repr(value)[:80]}, expected a finite number")

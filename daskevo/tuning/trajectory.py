@@ -44,5 +44,6 @@ class Trajectory:
         str
             32 hexadecimal digits, the same in every process; snapshots and metrics are stored under it.
         """
+        # The origin's name has no blank in it, so two different pairs never give the same text.
         whole = f"{self.origin} {self.configuration.key(step)}"
         return blake2b(whole.encode(), digest_size=16, person=SCHEME).hexdigest()

@@ -116,6 +116,7 @@ def tree_layout(tree: ProgressTree, most_rows: int = MOST_ROWS) -> TreeLayout:
     order = _by_interest(tree)
     shown: set[int] = set()
     groups: dict[int | None, list[int]] = {}
+    # The folded need rows, too, and how many depends on which branches are shown: so it is tried out.
     for count in range(min(len(order), most_rows), -1, -1):
         shown = set(order[:count])
         groups = _hidden(tree, shown)
@@ -184,6 +185,7 @@ def _shown(tree: ProgressTree, number: int, parent: int | None) -> Row:
 def _folded(tree: ProgressTree, numbers: Sequence[int], parent: int | None) -> Row:
     branches = [tree.branches[number] for number in numbers]
     all_spans = [span for branch in branches for span in branch.spans]
+    # Between two cuts no branch changes, so one word describes each.
     cuts = sorted({step for span in all_spans for step in (span.start, span.stop)})
     spans: list[Span] = []
     for begin, end in pairwise(cuts):
