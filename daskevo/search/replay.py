@@ -63,6 +63,8 @@ class Replay:
         for name in self._order[view.next_number : view.next_number + view.wanted]:
             wanted, ancestor = self._steps[name]
             if ancestor is not None and ancestor not in self._made:
+                if not answer and not view.pending:
+                    return Stop("done", f"{name} inherited from {ancestor}, whose training failed in the replay")
                 # Its ancestor is being trained. Nobody overtakes it: the number of a request is its place in the order.
                 return answer
             source = None if ancestor is None else self._made[ancestor]

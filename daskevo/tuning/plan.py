@@ -132,8 +132,9 @@ class SearchPlan:
             # Follow the child with the same values where the trajectories diverge.
             place = (common, configuration.bits_at(common))
             if place not in node.children:
-                # Before the node is made, so that a refused trial leaves none behind.
-                configuration.check(step, common)
+                # Before the node is made, so that a refused trial leaves none behind; and from where the parent was
+                # checked, which may be less far than the two are equal.
+                configuration.check(step, min(common, node.checked))
                 node.children[place] = self._grow(trajectory, number, common, step)
             number = node.children[place]
 

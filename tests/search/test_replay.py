@@ -54,6 +54,15 @@ def test_waits_for_an_ancestor() -> None:
     assert len(again.ask(4)) == 1
 
 
+def test_ends_where_an_ancestor_fails_instead_of_waiting_for_ever() -> None:
+    run, _ = recorded()
+    again = StrategyRun(Replay(run.requests, [report for _, report in run.told]))
+    again.tell(again.ask(4)[0], None, "failed", "time limit")
+    assert again.ask(4) == []
+    assert again.stop is not None
+    assert "run-00000, whose training failed in the replay" in again.stop.message
+
+
 def test_a_run_that_was_not_alone_is_refused() -> None:
     run, _ = recorded()
     reports = [replace(report, ancestor=ModelId("stranger")) for _, report in run.told]

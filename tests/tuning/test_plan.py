@@ -175,6 +175,10 @@ def test_values_that_are_no_numbers_are_refused_when_they_are_asked_for() -> Non
     child = Trajectory("m", Configuration({"lr": concatenate(Exponential(1.0, 2.0), (500, Exponential(1.0, 4.0)))}))
     with pytest.raises(InvalidInput, match="at step 1012"):
         plan.request("d", child, 1100)
+    # It is equal to the first node's trajectory further than anything was asked of that.
+    later = Trajectory("m", Configuration({"lr": concatenate(Exponential(1.0, 2.0), (1100, Constant(1.0)))}))
+    with pytest.raises(InvalidInput, match="at step 1024"):
+        plan.request("e", later, 1200)
     assert len(plan.nodes) == 2
 
 
