@@ -73,6 +73,18 @@ class Prefix:
         return tuple(layer for layer, calls in enumerate(graph.calls) if inside.issuperset(calls))
 
 
+def frozen_share(graph: ArchitectureGraph, frozen: Collection[int]) -> float:
+    """Return the share of vertices that need no gradients, 0 to 1: calls of frozen layers, and calls without weights
+    whose inputs are all such. It is 0 if nothing is frozen, although inputs need none either."""
+    if not frozen:
+        return 0.0
+    still: list[bool] = []
+    for vertex in graph.vertices:
+        inside = not graph.layers[vertex.layer].tensors and all(still[edge.source] for edge in vertex.edges)
+        still.append(vertex.layer in frozen or inside)
+    return sum(still) / len(still)
+
+
 def longest_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph) -> Prefix:
     """Return the longest common prefix of `graph` with `other`.
 

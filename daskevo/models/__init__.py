@@ -10,7 +10,7 @@ from daskevo.models.changed import as_it_is
 from daskevo.models.finite import check_finite
 from daskevo.models.flat import FlatModel
 from daskevo.models.flatten import flatten
-from daskevo.models.freezing import Freezing, check_policy, freeze, unfreeze
+from daskevo.models.freezing import Freezing, freeze, unfreeze
 from daskevo.models.freshness import check_fresh, is_fresh
 from daskevo.models.global_state import leaving_no_trace, settings_given_back
 from daskevo.models.loaded_weights import given_weights, kept_weights, loaded_weights
@@ -31,7 +31,6 @@ __all__ = [
     "as_it_is",
     "check_finite",
     "check_fresh",
-    "check_policy",
     "check_rebuild",
     "check_storable",
     "flatten",

@@ -5,21 +5,16 @@ Source: paper 000, section 3, in which the whole prefix is inherited and frozen;
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from daskevo.errors import InvalidInput
+from daskevo.freeze_policy import FreezePolicy
+from daskevo.graph.prefix import frozen_share
 from daskevo.models.flat import FlatModel, weights_of
 from daskevo.models.keras_private import with_sublayers
 from daskevo.models.moving import moves
-
-Policy = str | float | Callable[[Any], bool]
-"""``"prefix"``, ``"none"``, a share of the prefix (0 to 1), ``"steps:K"``, or a function that returns whether to freeze
-a layer."""
-_STEPS = re.compile(r"steps:([0-9]{1,15})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +45,7 @@ class Freezing:
 
 
 def freeze(
-    flat: FlatModel, freezable: Iterable[int], policy: Policy = "prefix", steps: Mapping[int, int] | None = None
+    flat: FlatModel, freezable: Iterable[int], policy: object = "prefix", steps: Mapping[int, int] | None = None
 ) -> Freezing:
     """Freeze layers of an inherited prefix, before the model is compiled.
 
@@ -78,21 +73,22 @@ def freeze(
     InvalidInput
         If the policy is not valid, or a layer is out of range.
     """
+    parsed = FreezePolicy.parse(policy)
     layers = sorted(set(freezable))
     if layers and (layers[0] < 0 or layers[-1] >= len(flat.layers)):
         raise InvalidInput(f"the model has layers 0 to {len(flat.layers) - 1}; asked to freeze {layers}")
     last = _last_that_trains(flat)
     candidates = [layer for layer in layers if layer != last and weights_of(flat.layers[layer])]
     moving = {layer for layer in candidates if moves(flat.layers[layer])}
-    frozen = _choose(flat, [layer for layer in candidates if layer not in moving], policy, steps or {})
-    asked = _choose(flat, candidates, policy, steps or {}) if moving else []
+    frozen = _choose(flat, [layer for layer in candidates if layer not in moving], parsed, steps or {})
+    asked = _choose(flat, candidates, parsed, steps or {}) if moving else []
     before = tuple(pair for layer in frozen for pair in _trainable_in(flat.layers[layer]))
     for layer in frozen:
         flat.layers[layer].trainable = False
     return Freezing(
         layers=tuple(frozen),
         tensors=tuple(number for layer in frozen for number in flat.graph.tensor_numbers(layer)),
-        share=_share(flat, frozenset(frozen)),
+        share=frozen_share(flat.graph, frozenset(frozen)),
         moving=tuple(sorted(moving.intersection(asked))),
         before=before,
     )
@@ -110,46 +106,11 @@ def _trainable_in(layer: Any) -> list[tuple[Any, bool]]:
     return [(part, part.trainable) for part in (*layers, *weights_of(layer))]
 
 
-def check_policy(policy: object) -> Policy:
-    """Return `policy` if it is valid.
-
-    Raises
-    ------
-    InvalidInput
-        If it is not.
-    """
-    if policy in ("prefix", "none") or (callable(policy) and not isinstance(policy, type)):
-        return policy
-    if isinstance(policy, (int, float)) and not isinstance(policy, bool) and 0 <= policy <= 1:
-        return policy
-    if isinstance(policy, str) and _STEPS.fullmatch(policy):
-        return policy
-    raise InvalidInput(
-        f"{policy!r} is no policy for freezing: use 'prefix', 'none', a share from 0 to 1, 'steps:K', or a function of "
-        "a layer",
-        policy=repr(policy),
-    )
-
-
-def _choose(flat: FlatModel, candidates: list[int], policy: Policy, steps: Mapping[int, int]) -> list[int]:
-    policy = check_policy(policy)
-    if callable(policy):
-        return [layer for layer in candidates if policy(flat.layers[layer])]
-    return _closed(flat, _named(flat, candidates, policy, steps))
-
-
-def _named(flat: FlatModel, candidates: list[int], policy: str | float, steps: Mapping[int, int]) -> list[int]:
-    if policy == "prefix":
-        return candidates
-    if policy == "none":
-        return []
-    if isinstance(policy, str):
-        least = int(policy.removeprefix("steps:"))
-        return [
-            layer for layer in candidates if all(steps.get(number, 0) >= least for number in _that_train(flat, layer))
-        ]
-    # The small addend makes 0.7 of ten seven, although 0.7 * 10 may be less in binary.
-    return candidates[: math.floor(float(policy) * len(candidates) + 1e-9)]
+def _choose(flat: FlatModel, candidates: list[int], policy: FreezePolicy, steps: Mapping[int, int]) -> list[int]:
+    if callable(policy.rule):
+        return [layer for layer in candidates if policy.rule(flat.layers[layer])]
+    least = {layer: min(steps.get(number, 0) for number in _that_train(flat, layer)) for layer in candidates}
+    return _closed(flat, policy.choose(candidates, least))
 
 
 def _that_train(flat: FlatModel, layer: int) -> list[int]:
@@ -184,14 +145,3 @@ def _last_that_trains(flat: FlatModel) -> int | None:
         if weights_of(layer) and layer.trainable_weights:
             return vertex.layer
     return None
-
-
-def _share(flat: FlatModel, frozen: frozenset[int]) -> float:
-    if not frozen:
-        return 0.0
-    vertices = flat.graph.vertices
-    still: list[bool] = []
-    for vertex in vertices:
-        inside = not flat.graph.layers[vertex.layer].tensors and all(still[edge.source] for edge in vertex.edges)
-        still.append(vertex.layer in frozen or inside)
-    return sum(still) / len(vertices)

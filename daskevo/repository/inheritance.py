@@ -20,6 +20,7 @@ from daskevo.client.renewal import renew
 from daskevo.client.reservations import give_back
 from daskevo.client.session import Caller
 from daskevo.errors import InvalidInput
+from daskevo.freeze_policy import FreezePolicy
 from daskevo.graph import ArchitectureGraph, Prefix
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.attachments import plain_extra, plain_metrics
@@ -80,13 +81,13 @@ class Inheritance:
     ) -> None:
         # Here and below inside functions: it imports Keras, which takes seconds, and opening or listing a repository
         # needs none.
-        from daskevo.models import check_fresh, check_policy, check_storable, flatten
+        from daskevo.models import check_fresh, check_storable, flatten
 
         if not trained:
             check_fresh(model)
         # Arguments are checked before anything is reserved: an error on entering would have to give the reservation
         # back.
-        self._policy = check_policy(freeze)
+        self._policy = FreezePolicy.parse(freeze).rule
         self.parent = None if parent is None else ModelId(check_name(parent))
         self._wish = wish
         self._early = early

@@ -178,14 +178,12 @@ def search(
     """
     need("a search", *TRAINING)
     check_can_lead(repository.client, "nas.search")
-    from daskevo.models import check_policy
 
     # Refuse everything that can be refused before the folder becomes a run.
     _check(evaluations, control_share, recycle_after, keep_best, epochs, seed)
     check_limit(evaluation_limit_s)
     ends = moment_of(deadline)
     policy = _policy(transfer, freeze)
-    check_policy(policy.freeze)
     reference = refer(problem)  # type: ignore[arg-type]
     loaded = reference.load()
     goals = Objective.parse_all(loaded.objective if objective is None else objective)

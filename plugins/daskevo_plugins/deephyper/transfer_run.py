@@ -14,6 +14,7 @@ import numpy as np
 from deephyper.evaluator import JobStatus, RunningJob
 
 from daskevo.errors import InvalidInput, ModelExists, ModelLost, ModelRetired, NotFinite, UnknownModel
+from daskevo.freeze_policy import FreezePolicy
 from daskevo.repository import Repository
 from daskevo.space import Space
 from daskevo.types import Objective, check_label, check_name
@@ -181,7 +182,7 @@ def transfer_run_function(
     Raises
     ------
     InvalidInput
-        If there is no objective, or two, or nothing that trains.
+        If there is no objective, or two, nothing that trains, or no such policy to freeze.
     """
     stated = objective if isinstance(objective, Objective | None) else Objective.parse(objective)
     if stated is None and repository.objective is None:
@@ -195,6 +196,7 @@ def transfer_run_function(
         raise InvalidInput("give train=, a function of a model and a job; or a problem that can be compiled and scored")
     if not whole and not callable(getattr(problem, "build", problem)):
         raise InvalidInput(f"{type(problem).__name__} makes no models: give a function of the parameters, or a problem")
+    FreezePolicy.parse(freeze)  # here, as otherwise each job would fail
     chosen = stated if stated is not None else repository.objective
     assert chosen is not None
     return TransferRunFunction(problem, train, repository, chosen, check_label(label), freeze, minimum_layers, seed)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from daskevo.errors import InvalidInput
+from daskevo.freeze_policy import FreezePolicy
 
 if TYPE_CHECKING:
     from daskevo_workflows.evaluation.transfer import Transfer
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
 
 def _freeze(value: Any) -> Any:
     """Return ``prefix``, ``none``, a share, or ``steps:K``."""
-    if value in ("prefix", "none") or re.fullmatch(r"steps:[0-9]{1,15}", str(value)):
-        return value
-    return click.FloatRange(0, 1).convert(value, None, None)
+    try:
+        return FreezePolicy.parse(value).rule
+    except InvalidInput:
+        return click.FloatRange(0, 1).convert(value, None, None)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from daskevo.errors import InvalidInput
+from daskevo.freeze_policy import FreezePolicy
 from daskevo.types import JSON
 from daskevo_workflows.execution.passed_functions import name_of
 
@@ -57,6 +58,7 @@ class Transfer:
     stretch: float = 0.0
 
     def __post_init__(self) -> None:
+        FreezePolicy.parse(self.freeze)
         if self.source not in SOURCES:
             raise InvalidInput(f"source={self.source!r:.40}: inherit from {', '.join(map(repr, SOURCES))}")
         for name in ("minimum_layers", "unfreeze_epochs"):
@@ -110,8 +112,8 @@ def recorded_transfer(policy: Mapping[str, Any]) -> Transfer:
     found = {name: policy[name] for name in names if policy.get(name) is not None}
     if policy.get("transfer") is False:
         found["source"] = "none"
-    freeze = found.get("freeze", FREEZE)
-    if freeze not in ("prefix", "none") and type(freeze) not in (int, float) and not str(freeze).startswith("steps:"):
+    freeze = FreezePolicy.recorded(found.get("freeze", FREEZE))
+    if freeze.share is None and freeze.steps is None:
         raise InvalidInput(f"a policy of its own to freeze ({freeze})")
     return Transfer(**found)
 

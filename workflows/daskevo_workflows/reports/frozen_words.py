@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from daskevo.freeze_policy import FreezePolicy
 from daskevo.types import JSON
 from daskevo_plugins.formatting import say_share
 from daskevo_workflows.reports.series import RunSeries
@@ -32,7 +33,6 @@ def say_rule(policy: JSON) -> str:
     match policy:
         case {"freeze": "none"}:
             return "this policy freezes nothing: what is inherited trains on"
-        case {"freeze": str() as freeze} if freeze.startswith("steps:"):
-            steps = freeze.removeprefix("steps:")
+        case {"freeze": rule} if (steps := FreezePolicy.recorded(rule).steps) is not None:
             return f"a layer is frozen once it has had {steps} steps; until then what is inherited trains on"
     return ""

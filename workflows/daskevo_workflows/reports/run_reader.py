@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from daskevo.errors import CorruptRecord, DaskevoError
+from daskevo.freeze_policy import FreezePolicy
 from daskevo.runs import Chosen, Event, RunInfo, RunView, SessionRow, UnitRow
 from daskevo.search import Report, Request
 from daskevo.space import Space
@@ -200,10 +201,8 @@ def _arm(policy: JSON) -> str:
         case {"transfer": False}:
             return CONTROL
         case {"transfer": True, "freeze": freeze}:
-            what = {"prefix": "the prefix", "none": "nothing"}.get(freeze, str(freeze))
-            if what.startswith("steps:"):
-                what = f"what has had {what.removeprefix('steps:')} steps"
             more = [f"{name} {policy[name]}" for name in ("source", *STRETCHED) if policy.get(name)]
+            what = FreezePolicy.recorded(freeze)
             return ", ".join(["inherit", f"freeze {what}", *(word.replace("_", " ") for word in more)])
         case _:
             return say_json(policy)

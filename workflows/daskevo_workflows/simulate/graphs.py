@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from daskevo.errors import InvalidInput
+from daskevo.freeze_policy import FreezePolicy
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Prefix, Vertex
+from daskevo.graph.prefix import frozen_share
 from daskevo.search import Request
 from daskevo.space import Candidate, Choice, ModelSpace, Space
 from daskevo.types import JSON, TensorSpec
@@ -101,34 +103,12 @@ def landscape(request: Request, graph: ArchitectureGraph, seed: int) -> float:
 
 
 def frozen_layers(
-    graph: ArchitectureGraph, prefix: Prefix, policy: object, steps: dict[int, int]
+    graph: ArchitectureGraph, prefix: Prefix, policy: FreezePolicy, steps: dict[int, int]
 ) -> tuple[frozenset[int], float]:
     """Return which layers an evaluation does not train, and their share of the vertices, by the rules of
-    :mod:`daskevo.models.freezing`, as far as a graph tells.
-
-    Raises
-    ------
-    InvalidInput
-        If the policy is a function of a Keras layer, which there is none of here.
-    """
+    :mod:`daskevo.models.freezing`, as far as a graph tells."""
     last = next((vertex.layer for vertex in reversed(graph.vertices) if graph.layers[vertex.layer].tensors), None)
     able = [layer for layer in prefix.freezable(graph) if layer != last and graph.layers[layer].tensors]
-    frozen = frozenset(_chosen(graph, sorted(able), policy, steps))
-    still: list[bool] = []
-    for vertex in graph.vertices:
-        inside = bool(frozen) and not graph.layers[vertex.layer].tensors and all(still[e.source] for e in vertex.edges)
-        still.append(vertex.layer in frozen or inside)
-    return frozen, sum(still) / len(still)
-
-
-def _chosen(graph: ArchitectureGraph, able: Sequence[int], policy: object, steps: dict[int, int]) -> Sequence[int]:
-    if policy == "prefix":
-        return able
-    if policy == "none":
-        return ()
-    if isinstance(policy, str):
-        least = int(policy.removeprefix("steps:"))
-        return [layer for layer in able if min(steps.get(n, 0) for n in graph.tensor_numbers(layer)) >= least]
-    if isinstance(policy, (int, float)):
-        return able[: int(policy * len(able) + 1e-9)]
-    raise InvalidInput("a function that freezes layers needs Keras layers: simulate a policy in words, or a share")
+    least = {layer: min(steps.get(number, 0) for number in graph.tensor_numbers(layer)) for layer in able}
+    frozen = frozenset(policy.choose(able, least))
+    return frozen, frozen_share(graph, frozen)

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from daskevo.errors import InvalidInput
+from daskevo.freeze_policy import FreezePolicy
 from daskevo.graph import ArchitectureGraph
 from daskevo.runs import LabelChange, RunState, identity, plan, share
 from daskevo.search import Report, Request, Stop, Strategy, View
@@ -122,7 +123,7 @@ class _SimulatedSearch:
         quality: Quality,
     ) -> None:
         self.strategy, self.graph_of, self.costs, self.seed = strategy, graphs, costs, seed
-        self.freeze, self.transfer, self.quality = freeze, transfer, quality
+        self.freeze, self.transfer, self.quality = FreezePolicy.parse(freeze), transfer, quality
         self.layout = layout
         self.clock = Clock()
         self.cluster = Cluster(layout, costs)
