@@ -24,7 +24,7 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 from daskevo_workflows.execution.executor import Executor
 from daskevo_workflows.execution.progress import Progress
-from daskevo_workflows.execution.running_task import Landed, failed
+from daskevo_workflows.execution.running_task import EndedTask, failed
 from daskevo_workflows.execution.running_tasks import RunningTasks
 from tests.chaos.ledger import digests
 from tests.workflows.gate import Gate
@@ -267,15 +267,15 @@ def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its report is lost with its task; its model isn't, and is released with the population like any other."""
-    land, cancelled = RunningTasks._on_done, []
+    real, cancelled = RunningTasks._on_done, []
 
-    def on_done(flights: RunningTasks, key: str) -> Iterator[Landed]:
-        for landed in land(flights, key):
-            if landed.report is not None and landed.request.number in (1, 2):
-                cancelled.append(landed.request.number)
-                yield Landed(landed.request, failed(landed.request, "cancelled", "its task was cancelled"))
+    def on_done(flights: RunningTasks, key: str) -> Iterator[EndedTask]:
+        for ended in real(flights, key):
+            if ended.report is not None and ended.request.number in (1, 2):
+                cancelled.append(ended.request.number)
+                yield EndedTask(ended.request, failed(ended.request, "cancelled", "its task was cancelled"))
             else:
-                yield landed
+                yield ended
 
     monkeypatch.setattr(RunningTasks, "_on_done", on_done)
     result = nas.search(

@@ -27,7 +27,7 @@ from daskevo_workflows.execution.machine_load import LoadNotes
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.run_data import RunData
 from daskevo_workflows.execution.run_deadline import Closing
-from daskevo_workflows.execution.running_task import Landed, failed
+from daskevo_workflows.execution.running_task import EndedTask, failed
 from daskevo_workflows.execution.running_tasks import TICK_S, RunningTasks
 from daskevo_workflows.execution.scaling_demand import Demand
 from daskevo_workflows.execution.scheduler_lost import told_if_scheduler_gone
@@ -165,8 +165,8 @@ class Executor:
         while (stop := self._stop_reason()) is None:
             self._fill()
             self.demand.say(self._useful())
-            for landed in self.tasks.wait(TICK_S):
-                self._take([landed])
+            for ended in self.tasks.wait(TICK_S):
+                self._take([ended])
                 # Submit before the next report is told, so that a run on one trainer always asks in the same order.
                 self._fill()
             self.holdings.go_on()
@@ -304,7 +304,7 @@ class Executor:
 
     # Reports
 
-    def _take(self, landings: Iterable[Landed]) -> None:
+    def _take(self, ended_tasks: Iterable[EndedTask]) -> None:
         """Handle evaluations that have ended: report them, recover their models, or submit them again.
 
         Raises
@@ -314,18 +314,18 @@ class Executor:
         RunMismatch
             If its trainer had other data than the run's.
         """
-        for landed in landings:
-            if landed.report is None or self._is_worth_another(landed.report):
-                self._again(landed.request)
-            elif self._may_be_put(landed.report) and self._found(landed.request):
+        for ended in ended_tasks:
+            if ended.report is None or self._is_worth_another(ended.report):
+                self._again(ended.request)
+            elif self._may_be_put(ended.report) and self._found(ended.request):
                 pass  # the model was put before the evaluation ended: it counts as finished
-            elif landed.report.failure is not None and landed.report.failure.kind == "no room":
-                raise self._full(landed.report.failure.message)
-            elif landed.report.failure is not None and landed.report.failure.kind == "other data":
+            elif ended.report.failure is not None and ended.report.failure.kind == "no room":
+                raise self._full(ended.report.failure.message)
+            elif ended.report.failure is not None and ended.report.failure.kind == "other data":
                 # The report came before the trainer's word on its data. It is not kept: the evaluation stays pending.
-                raise self.data.mismatch(landed.report.worker or "a trainer")
+                raise self.data.mismatch(ended.report.worker or "a trainer")
             else:
-                self._report(landed.report)
+                self._report(ended.report)
 
     def _may_be_put(self, report: Report) -> bool:
         """Tell whether a failed evaluation may nevertheless have put its model before it ended."""

@@ -12,7 +12,7 @@ from daskevo.search import Failure, FailureKind, Report, Request
 from daskevo_workflows.execution.trainers import Trainer
 
 
-class Landed(NamedTuple):
+class EndedTask(NamedTuple):
     """A request that is no longer running: with its report, or None = submit it again."""
 
     request: Request

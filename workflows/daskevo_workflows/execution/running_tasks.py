@@ -24,7 +24,7 @@ from daskevo_workflows.evaluation.trainer_task import EVENTS
 from daskevo_workflows.execution.event_log import note
 from daskevo_workflows.execution.letting_go import let_go
 from daskevo_workflows.execution.run_data import RunData
-from daskevo_workflows.execution.running_task import Landed, RunningTask, failed
+from daskevo_workflows.execution.running_task import EndedTask, RunningTask, failed
 from daskevo_workflows.execution.scheduler_lost import FETCH_S, NO_ANSWER, why_cut_off
 from daskevo_workflows.execution.time_limits import EvaluationLimit
 from daskevo_workflows.execution.trainer_upkeep import Upkeep
@@ -139,7 +139,7 @@ class RunningTasks:
         """Cancel a request's evaluation, which ends after its current batch of data; False if it is not running."""
         for task in [task for task in self._tasks.values() if task.request.number == number]:
             task.future.cancel(force=True)
-            self._land(task, "cancelled")
+            self._remove(task, "cancelled")
             return True
         return False
 
@@ -227,7 +227,7 @@ class RunningTasks:
 
     # What happens on the cluster
 
-    def wait(self, timeout_s: float) -> Iterator[Landed]:
+    def wait(self, timeout_s: float) -> Iterator[EndedTask]:
         """Wait for messages, then check limits and trainers; yield each evaluation that has ended.
 
         Raises
@@ -239,7 +239,7 @@ class RunningTasks:
         yield from self._hear(timeout_s)
         yield from self.watch()
 
-    def _hear(self, timeout_s: float) -> Iterator[Landed]:
+    def _hear(self, timeout_s: float) -> Iterator[EndedTask]:
         try:
             # Process every message that has arrived before checking limits: a report may settle what looks overdue.
             kind, what = self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
@@ -249,7 +249,7 @@ class RunningTasks:
         except queue.Empty:
             pass
 
-    def _on_said(self, message: Mapping[str, Any]) -> Iterator[Landed]:
+    def _on_said(self, message: Mapping[str, Any]) -> Iterator[EndedTask]:
         if message["what"] == "over" and self.trainers.unstick(message["key"]):
             words = f"{message['worker']} has ended the evaluation that was given up, and takes others again"
             note(self.record, "trainer back", words, worker=message["worker"])
@@ -260,18 +260,18 @@ class RunningTasks:
                 self._data.seen(message.get("data"), message["worker"])
         yield from ()
 
-    def _on_restarted(self, what: tuple[str, Exception | None]) -> Iterator[Landed]:
+    def _on_restarted(self, what: tuple[str, Exception | None]) -> Iterator[EndedTask]:
         name, error = what
         self.trainers.has_restarted(name)
         if error is not None:
             note(self.record, "restart failed", f"{name}: {error}", worker=name)
         yield from ()
 
-    def _on_matched(self, key: str) -> Iterator[Landed]:
+    def _on_matched(self, key: str) -> Iterator[EndedTask]:
         self.record.unit_ended(key, "done")
         yield from ()
 
-    def _on_done(self, key: str) -> Iterator[Landed]:
+    def _on_done(self, key: str) -> Iterator[EndedTask]:
         task = self._tasks.get(key)
         if task is None:
             return
@@ -313,9 +313,9 @@ class RunningTasks:
             report = failed(task.request, "cancelled", "its task was cancelled by somebody else", task.place)
         task.future.release()
         self.upkeep.recycle(task.place)
-        yield Landed(task.request, report)
+        yield EndedTask(task.request, report)
 
-    def _unfetched(self, task: RunningTask, why: str) -> Landed:
+    def _unfetched(self, task: RunningTask, why: str) -> EndedTask:
         """Give back an evaluation that ended without its report reaching us: the executor looks for its model."""
         self.record.unit_ended(task.unit.key, "lost")
         task.future.cancel(force=True)
@@ -327,7 +327,7 @@ class RunningTasks:
             task.request.number,
             worker=task.place,
         )
-        return Landed(task.request, None)
+        return EndedTask(task.request, None)
 
     def _free(self, task: RunningTask, *, evaluated: bool) -> None:
         """Free a trainer after an evaluation and submit the next one at once, unless the trainer is due for a restart:
@@ -337,7 +337,7 @@ class RunningTasks:
         if not self.upkeep.why_recycle(task.place):
             self.freed()
 
-    def _land(self, task: RunningTask, state: str) -> None:
+    def _remove(self, task: RunningTask, state: str) -> None:
         """Remove an evaluation that did not end by itself."""
         del self._tasks[task.unit.key]
         # A stuck trainer still computes this evaluation: its slot stays taken (see `Trainers.stick`).
@@ -348,7 +348,7 @@ class RunningTasks:
 
     # Limits and trainers
 
-    def watch(self) -> Iterator[Landed]:
+    def watch(self) -> Iterator[EndedTask]:
         """Check limits and trainers, once per tick; yield each evaluation that is over."""
         now = time.monotonic()
         if now - self._watched < TICK_S:
@@ -406,23 +406,23 @@ class RunningTasks:
             note(self.record, "waiting", words, task.request.number, worker=task.place)
         return True
 
-    def _past_limit(self, task: RunningTask, limit: str) -> Landed:
+    def _past_limit(self, task: RunningTask, limit: str) -> EndedTask:
         """End an evaluation past its limit."""
         end = self._end(task)
-        self._land(task, "cancelled")
+        self._remove(task, "cancelled")
         note(self.record, "time limit", f"past {limit}; {end}", task.request.number, worker=task.place)
         message = f"the evaluation was past {limit}; {end}"
-        return Landed(task.request, failed(task.request, "time limit", message, task.place))
+        return EndedTask(task.request, failed(task.request, "time limit", message, task.place))
 
     def _end(self, task: RunningTask) -> str:
         what = f"evaluation {task.request.number}"
         return self.upkeep.end(task.future, task.place, task.unit.key, what)
 
-    def _stalled(self, task: RunningTask, message: str) -> Landed:
+    def _stalled(self, task: RunningTask, message: str) -> EndedTask:
         """Give back an evaluation whose trainer does not respond, and end that trainer's process."""
         return self._lost(task, f"{message}; {self._end(task)}")
 
-    def _lost(self, task: RunningTask, message: str) -> Landed:
+    def _lost(self, task: RunningTask, message: str) -> EndedTask:
         """Give back an evaluation that was lost with its trainer: submit it again, or fail it after too many losses."""
         number = task.request.number
         self._losses[number] += 1
@@ -430,17 +430,17 @@ class RunningTasks:
         if self._deaths[number] < DEATHS and self._losses[number] < LOSSES:
             return self._withdraw(task, message)
         task.future.cancel(force=True)
-        self._land(task, "lost")
+        self._remove(task, "lost")
         again = f"{message}; this evaluation has lost {self._losses[number]} trainers"
-        return Landed(task.request, failed(task.request, "trainer lost", again, task.place))
+        return EndedTask(task.request, failed(task.request, "trainer lost", again, task.place))
 
-    def _without_match(self, task: RunningTask, message: str) -> Landed:
+    def _without_match(self, task: RunningTask, message: str) -> EndedTask:
         """Give back an evaluation that has not begun, to be submitted again without its batch's query."""
         self.unmatched.add(task.request.number)
         return self._withdraw(task, f"{message}; it will ask for itself")
 
-    def _withdraw(self, task: RunningTask, message: str) -> Landed:
+    def _withdraw(self, task: RunningTask, message: str) -> EndedTask:
         task.future.cancel(force=True)
-        self._land(task, "lost")
+        self._remove(task, "lost")
         note(self.record, "again", message, task.request.number, worker=task.place)
-        return Landed(task.request, None)
+        return EndedTask(task.request, None)

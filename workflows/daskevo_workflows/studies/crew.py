@@ -269,7 +269,7 @@ class DaskCrew:
             self._take(there, message)
         if "reached" in ending:
             self.controller.progress(work, ending["reached"])
-        self._land(there, evaluated=True)
+        self._remove(there, evaluated=True)
         match ending["end"]:
             case "ended":
                 self.controller.ended(work)
@@ -279,7 +279,7 @@ class DaskCrew:
                 self.controller.broke(work, failure, ending["why"])
         self._recycle(there.run.trainer)
 
-    def _land(self, there: OnItsWay, *, evaluated: bool) -> None:
+    def _remove(self, there: OnItsWay, *, evaluated: bool) -> None:
         del self._works[there.run.work]
         if there.key not in self.trainers.stuck:
             self.trainers.give_back(there.run.trainer, there.key, evaluated=evaluated)
@@ -323,7 +323,7 @@ class DaskCrew:
             self._end(there, "lost", f"nothing was heard of trainer {name} for {SILENT_S:g} s")
         elif not there.begun and self.trainers.present[name].paused and silent > PAUSED_S:
             there.future.cancel(force=True)
-            self._land(there, evaluated=False)
+            self._remove(there, evaluated=False)
             words = f"trainer {name} was paused for its memory before it had begun it"
             self.controller.broke(there.run.work, "withdrawn", words)
         elif not there.begun and silent > SETUP_S:
@@ -349,7 +349,7 @@ class DaskCrew:
     def _end(self, there: OnItsWay, failure: Any, why: str) -> None:
         """End a work whose trainer doesn't get on, and that trainer's process if that can be done."""
         end = self.upkeep.end(there.future, there.run.trainer, there.key, f"work {there.run.work}")
-        self._land(there, evaluated=False)
+        self._remove(there, evaluated=False)
         self.controller.broke(there.run.work, failure, f"{why}; {end}")
         self._compare()
 
@@ -371,7 +371,7 @@ class DaskCrew:
                 del self._known[name]
                 for there in [there for there in self._works.values() if there.run.trainer == name]:
                     there.future.cancel(force=True)
-                    self._land(there, evaluated=False)
+                    self._remove(there, evaluated=False)
                 self.controller.went(name)
         for name, trainer in usable.items():
             if name not in self._known:
