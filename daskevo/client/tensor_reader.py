@@ -25,7 +25,7 @@ from daskevo.store.pack import PackEntry
 from daskevo.store.root import Root
 from daskevo.store.segment import Replaced, Segment
 from daskevo.types import Attempt, ModelId, TensorSpec
-from daskevo.wire.tensor_framing import Landing, Part, cut, few_at_once
+from daskevo.wire.tensor_framing import Part, ReceiveBuffer, cut, few_at_once
 
 Array = np.ndarray[Any, Any]
 
@@ -138,10 +138,10 @@ async def arrived(
         if found is not None:
             return found
     # In threads: allocating and copying gigabytes would block the event loop.
-    landing = await asyncio.to_thread(Landing, {number: want.spec for number, want in wanted.items()})
+    buffer = await asyncio.to_thread(ReceiveBuffer, {number: want.spec for number, want in wanted.items()})
     here = [Part(*part) for part in answer.get("parts", ())]
     if here:
-        await asyncio.to_thread(landing.land, here, answer["frames"])
+        await asyncio.to_thread(buffer.write, here, answer["frames"])
     there = {number: wanted[number].spec.nbytes for number in sorted(wanted.keys() - {part.number for part in here})}
 
     async def fetch(parts: Sequence[Part]) -> None:
@@ -153,10 +153,10 @@ async def arrived(
             attempt=list(source.attempt),
             parts=[list(part) for part in parts],
         )
-        await asyncio.to_thread(landing.land, parts, brought["frames"])
+        await asyncio.to_thread(buffer.write, parts, brought["frames"])
 
     await few_at_once(cut(there), fetch)
-    return await asyncio.to_thread(landing.tensors, {number: want.digest for number, want in wanted.items()})
+    return await asyncio.to_thread(buffer.tensors, {number: want.digest for number, want in wanted.items()})
 
 
 async def _from_file(

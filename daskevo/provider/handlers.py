@@ -151,8 +151,8 @@ class ProviderHandlers:
         async def work(served: ServedShard) -> dict[str, Any]:
             # Checked again by the put; here it spares the writer sending tensors that would be refused.
             self._host.quota.check(shard, served.place, model_id, nbytes)
-            landings = self._host.landings
-            return {"granted": await landings.make_room(shard, model_id, Tick.parse(attempt), nbytes, patience_s)}
+            uploads = self._host.uploads
+            return {"granted": await uploads.reserve(shard, model_id, Tick.parse(attempt), nbytes, patience_s)}
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 
@@ -163,7 +163,7 @@ class ProviderHandlers:
         named, model_id = specs_from_wire(specs), ModelId(model)
 
         async def work(served: ServedShard) -> bool:
-            return await self._host.landings.land(shard, model_id, Tick.parse(attempt), named, parts, frames)
+            return await self._host.uploads.write(shard, model_id, Tick.parse(attempt), named, parts, frames)
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 

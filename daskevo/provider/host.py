@@ -31,7 +31,7 @@ from daskevo.provider.quota import Quota
 from daskevo.provider.retire import retire
 from daskevo.provider.served_shard import ServedShard, open_shard
 from daskevo.provider.shard_openings import SHORT_TURNS, Openings, ShardOpening
-from daskevo.provider.upload_buffer import UNLIMITED_BUDGET, Landings
+from daskevo.provider.upload_buffer import UNLIMITED_BUDGET, UploadBuffers
 from daskevo.store.losses import Loss
 from daskevo.store.root import Root
 from daskevo.store.shard_state import damaged
@@ -86,7 +86,7 @@ class ShardHost:
         self.root = root
         self.tensors = tensors
         self.session = session
-        self.landings = Landings(tensors, budget)
+        self.uploads = UploadBuffers(tensors, budget)
         self.outgoing = Outgoing(budget.leaving)
         self.quota = Quota(quota_bytes, shards_in_all, lambda: len(self.shards), lambda: tensors.stored_bytes)
         self.models = PublishedModels()
@@ -220,7 +220,7 @@ class ShardHost:
                 folder,
                 self.tensors,
                 self._on_effects,
-                landings=self.landings,
+                uploads=self.uploads,
                 outgoing=self.outgoing,
                 quota=self.quota,
             )

@@ -31,7 +31,7 @@ class Outgoing:
     """
 
     def __init__(self, limit_bytes: int) -> None:
-        self.room = TransferMemory(limit_bytes, lends_alone=True)
+        self.memory = TransferMemory(limit_bytes, lends_alone=True)
         self._changed = asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -39,7 +39,7 @@ class Outgoing:
         """Wait for a message's memory; it is given back when the arrays of `OutgoingMessage.frames` are collected."""
         leaving = OutgoingMessage(self, asyncio.get_running_loop())
         try:
-            while not self.room.ask(leaving, nbytes, time.monotonic()):
+            while not self.memory.ask(leaving, nbytes, time.monotonic()):
                 self._changed.clear()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), _LOOK_AGAIN_S)
@@ -50,7 +50,7 @@ class Outgoing:
 
     def end(self, leaving: OutgoingMessage) -> None:
         """Give the memory of a message back."""
-        if self.room.give_back(leaving, time.monotonic()):
+        if self.memory.give_back(leaving, time.monotonic()):
             self._changed.set()
 
 

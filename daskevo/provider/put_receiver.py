@@ -15,12 +15,12 @@ from daskevo.protocol.limits import MAX_RECORD_BYTES
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.records import Staged
 from daskevo.provider.published_models import summary_of
-from daskevo.provider.upload_buffer import Landings
+from daskevo.provider.upload_buffer import UploadBuffers
 from daskevo.store.files import dump_json
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.tiers import DurableTensors, Tensors
 from daskevo.types import TensorSpec
-from daskevo.wire.tensor_framing import Landing, nbytes_of
+from daskevo.wire.tensor_framing import ReceiveBuffer, nbytes_of
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +43,7 @@ class Receiver(Protocol):
     @property
     def number(self) -> int: ...
     @property
-    def landings(self) -> Landings: ...
+    def uploads(self) -> UploadBuffers: ...
     @property
     def tensors(self) -> Tensors: ...
     @property
@@ -77,18 +77,18 @@ def take_in(served: Receiver, record: ModelRecord, brought: Brought) -> int | No
         arrays = brought.arrays
         _check_named(record, {number: (TensorSpec.of(array), digests[number]) for number, array in arrays.items()})
     elif brought.frames is not None:
-        landing = served.landings.of(served.number, model_id, attempt)
-        if landing is None:
+        buffer = served.uploads.of(served.number, model_id, attempt)
+        if buffer is None:
             # Without earlier messages, this one must carry all bytes. Check that before allocating as much memory as
             # the record, which may be wrong, asks for.
             if sum(map(nbytes_of, brought.frames)) < record.own_bytes:
                 raise Unseen(f"not all tensors of {model_id!r} have arrived")
-            landing = Landing({number: spec for number, (spec, _) in named.items()})
-        _check_named(record, {number: (spec, digests.get(number, "")) for number, spec in landing.specs.items()})
-        landing.land(brought.parts, brought.frames)
-        if not landing.is_complete:
+            buffer = ReceiveBuffer({number: spec for number, (spec, _) in named.items()})
+        _check_named(record, {number: (spec, digests.get(number, "")) for number, spec in buffer.specs.items()})
+        buffer.write(brought.parts, brought.frames)
+        if not buffer.is_complete:
             raise Unseen(f"not all tensors of {model_id!r} have arrived")
-        arrays = landing.tensors(digests)
+        arrays = buffer.tensors(digests)
     else:
         return _adopt(served, record)
     served.tensors.put(model_id, attempt, arrays, known=digests)

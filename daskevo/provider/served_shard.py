@@ -47,7 +47,7 @@ from daskevo.provider.damage import Damage, damage_of
 from daskevo.provider.outgoing_messages import Outgoing
 from daskevo.provider.put_receiver import Brought, named_in, take_in
 from daskevo.provider.quota import Quota
-from daskevo.provider.upload_buffer import UNLIMITED_BUDGET, Landings
+from daskevo.provider.upload_buffer import UNLIMITED_BUDGET, UploadBuffers
 from daskevo.store.segment import Segment
 from daskevo.store.shard_folder import ShardFolder
 from daskevo.store.shard_state import damaged
@@ -80,7 +80,7 @@ class ServedShard:
         Called with the shard and the effects of each applied record, for those beyond files and tensors.
     read_only_files:
         The folder of a shard that is only inspected, not owned: nothing is changed.
-    landings:
+    uploads:
         Tensors that writers are sending to this provider.
     outgoing:
         Tensors that this provider is sending to readers.
@@ -95,7 +95,7 @@ class ServedShard:
         tensors: Tensors,
         on_effects: Callable[[ServedShard, Effects], None],
         read_only_files: ShardFolder | None = None,
-        landings: Landings | None = None,
+        uploads: UploadBuffers | None = None,
         outgoing: Outgoing | None = None,
         quota: Quota | None = None,
     ) -> None:
@@ -105,7 +105,7 @@ class ServedShard:
         self._read_only = read_only_files is not None
         self.tensors = tensors
         self._on_effects = on_effects
-        self.landings = landings or Landings(tensors)
+        self.uploads = uploads or UploadBuffers(tensors)
         self.outgoing = outgoing or Outgoing(UNLIMITED_BUDGET.leaving)
         self.quota = quota or Quota(None, 1, lambda: 1, lambda: 0)
         self._lock = asyncio.Lock()
@@ -166,7 +166,7 @@ class ServedShard:
                 raise NotDeployed("the repository was opened without a cluster, to be read only: pass client=...")
             effects = await self._change(decision, frees=isinstance(message, _FREEING))
         if isinstance(message, Abort):
-            self.landings.forget(self.number, message.model, message.attempt)
+            self.uploads.forget(self.number, message.model, message.attempt)
         for effect in effects:
             await self.carry_out(effect)
         if isinstance(message, Abort) and drops_all((message.model, message.attempt), decision.reply):
@@ -353,7 +353,7 @@ class ServedShard:
             reply = await self._carry_out(message)
             named = not isinstance(reply, Refused)
         finally:
-            self.landings.forget(self.number, record.model_id, record.attempt)
+            self.uploads.forget(self.number, record.model_id, record.attempt)
             await self._forget_unnamed(record.model_id, record.attempt, record.own, named)
         return reply
 
@@ -404,14 +404,14 @@ class ServedShard:
     async def end(self) -> None:
         """Close after running writes have ended, without blocking the event loop on the disk."""
         async with self._lock:
-            self._forget_landings()
+            self._forget_uploads()
             if self.folder is not None:
                 await asyncio.to_thread(self.folder.close)
             await asyncio.to_thread(self._let_go)
 
     def close(self) -> None:
         """Stop owning the shard, at once; the next owner opens it as after a crash. Must run on the event loop."""
-        self._forget_landings()
+        self._forget_uploads()
         self.close_unserved()
 
     def close_unserved(self) -> None:
@@ -420,10 +420,10 @@ class ServedShard:
         if self.folder is not None:
             self.folder.close()
 
-    def _forget_landings(self) -> None:
+    def _forget_uploads(self) -> None:
         # Not in `_let_go`, which runs in threads: this wakes writers that wait for memory, on the event loop.
         if not self._let_gone:
-            self.landings.forget_shard(self.number)
+            self.uploads.forget_shard(self.number)
 
     def _let_go(self) -> None:
         if self._let_gone:

@@ -14,18 +14,18 @@ from daskevo.provider.transfer_memory import TransferMemory
 from daskevo.store.tiers import Tensors
 from daskevo.types import Attempt, ModelId, TensorSpec
 from daskevo.wire import tensor_framing
-from daskevo.wire.tensor_framing import Landing
+from daskevo.wire.tensor_framing import ReceiveBuffer
 
 Key = tuple[int, ModelId, Attempt]
 """A shard, a model and the attempt that will put it there."""
 
-ROOM_S = 10.0
+STALLED_S = 10.0
 """Longest time that a writer waits for memory while no transfer that holds some makes progress, in seconds."""
 UNLIMITED_BUDGET = MemoryBudget(kept=0, shared=256 << 20, leaving=192 << 20)
 """Budget of a process that is no provider and only inspects a repository."""
 
 
-class Landings:
+class UploadBuffers:
     """Tensors that writers are sending to a provider, by shard and attempt of the coming put.
 
     A writer reserves memory for a whole put, messages in flight included, before it sends the first one.
@@ -41,25 +41,25 @@ class Landings:
     def __init__(self, tensors: Tensors, budget: MemoryBudget = UNLIMITED_BUDGET) -> None:
         self._tensors = tensors
         self._kept = budget.kept
-        self.room = TransferMemory(budget.shared)
-        self._landings: dict[Key, Landing] = {}
+        self.memory = TransferMemory(budget.shared)
+        self._buffers: dict[Key, ReceiveBuffer] = {}
         self._changed = asyncio.Event()
 
     @property
     def limit_bytes(self) -> int:
         """Most memory of all arriving tensors, in bytes."""
-        return self.room.limit_bytes
+        return self.memory.limit_bytes
 
     @property
     def memory_bytes(self) -> int:
         """Bytes that are in use, or reserved for tensors in flight."""
-        return self.room.held_bytes
+        return self.memory.held_bytes
 
-    def of(self, shard: int, model_id: ModelId, attempt: Attempt) -> Landing | None:
+    def of(self, shard: int, model_id: ModelId, attempt: Attempt) -> ReceiveBuffer | None:
         """Return the tensors of an attempt that have arrived so far."""
-        return self._landings.get((shard, model_id, attempt))
+        return self._buffers.get((shard, model_id, attempt))
 
-    async def make_room(self, shard: int, model_id: ModelId, attempt: Attempt, nbytes: int, patience_s: float) -> bool:
+    async def reserve(self, shard: int, model_id: ModelId, attempt: Attempt, nbytes: int, patience_s: float) -> bool:
         """Reserve memory for the `nbytes` bytes of a put, or return False: its writer waits and asks again.
 
         Parameters
@@ -70,15 +70,15 @@ class Landings:
         Raises
         ------
         ProviderFull
-            If the put is larger than the limit, or the transfers that hold the memory make no progress for `ROOM_S`.
+            If the put is larger than the limit, or the transfers that hold the memory make no progress for `STALLED_S`.
         RootUnusable
             If tensors had to be written to disk to free memory, and could not be.
         """
         key = shard, model_id, attempt
-        needed = room_for(nbytes)
+        needed = memory_for(nbytes)
         until = time.monotonic() + patience_s
-        while not self.room.ask(key, needed, now := time.monotonic()):
-            left = ROOM_S - self.room.waits_in_vain_s(key, now)
+        while not self.memory.ask(key, needed, now := time.monotonic()):
+            left = STALLED_S - self.memory.waits_in_vain_s(key, now)
             if needed > self.limit_bytes or left <= 0:
                 self.forget(*key)
                 raise ProviderFull(
@@ -97,8 +97,8 @@ class Landings:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), min(until - now, left))
         # Asking may have ended transfers that were silent for too long: free the memory that they received into.
-        for other in [other for other in self._landings if not self.room.bytes_of(other)]:
-            del self._landings[other]
+        for other in [other for other in self._buffers if not self.memory.bytes_of(other)]:
+            del self._buffers[other]
         # Before the writer is told to send: the cache must have shrunk when the bytes arrive.
         self._share_out()
         try:
@@ -111,7 +111,7 @@ class Landings:
     def _share_out(self) -> None:
         self._tensors.allow(max(min(self._kept, self.limit_bytes - self.memory_bytes), 0))
 
-    async def land(
+    async def write(
         self,
         shard: int,
         model_id: ModelId,
@@ -132,35 +132,35 @@ class Landings:
             If the bytes don't belong to these tensors, or the tensors are larger than the reserved memory.
         """
         key = shard, model_id, attempt
-        if not self.room.bytes_of(key):
+        if not self.memory.bytes_of(key):
             return False
-        landing = self.of(*key)
+        buffer = self.of(*key)
         # Other specs: the writer began again with other tensors under the same attempt.
-        if landing is None or landing.specs != specs:
-            if room_for(sum(spec.nbytes for spec in specs.values())) > self.room.bytes_of(key):
+        if buffer is None or buffer.specs != specs:
+            if memory_for(sum(spec.nbytes for spec in specs.values())) > self.memory.bytes_of(key):
                 raise CorruptRecord(f"the tensors of {model_id!r} are others than its writer made room for")
-            landing = self._landings[key] = Landing(specs)
-        self.room.touch(key, time.monotonic())
-        await asyncio.to_thread(landing.land, parts, frames)
+            buffer = self._buffers[key] = ReceiveBuffer(specs)
+        self.memory.touch(key, time.monotonic())
+        await asyncio.to_thread(buffer.write, parts, frames)
         return True
 
     def forget(self, shard: int, model_id: ModelId, attempt: Attempt) -> None:
         """Free the memory of an attempt."""
         key = shard, model_id, attempt
-        self._landings.pop(key, None)
-        if self.room.give_back(key, time.monotonic()):
+        self._buffers.pop(key, None)
+        if self.memory.give_back(key, time.monotonic()):
             self._share_out()
             self._changed.set()
 
     def forget_shard(self, shard: int) -> None:
         """Free the memory of all attempts of a shard that moves to another provider."""
-        for key in [key for key in self._landings if key[0] == shard]:
+        for key in [key for key in self._buffers if key[0] == shard]:
             self.forget(*key)
-        if self.room.give_back_all(lambda key: isinstance(key, tuple) and key[0] == shard, time.monotonic()):
+        if self.memory.give_back_all(lambda key: isinstance(key, tuple) and key[0] == shard, time.monotonic()):
             self._share_out()
             self._changed.set()
 
 
-def room_for(nbytes: int) -> int:
+def memory_for(nbytes: int) -> int:
     """Return the memory that a put of `nbytes` bytes needs while it arrives: its tensors and the messages in flight."""
     return nbytes + min(nbytes, tensor_framing.IN_FLIGHT * tensor_framing.MESSAGE_BYTES)

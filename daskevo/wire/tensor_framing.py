@@ -94,7 +94,7 @@ def nbytes_of(frame: Any) -> int:
     return memoryview(frame).nbytes
 
 
-class Landing:
+class ReceiveBuffer:
     """Receive buffer for tensors that arrive in parts, in any order, each part once or more.
 
     Each large tensor has its own memory, so that keeping one alive does not keep the others; small ones share a block.
@@ -116,13 +116,13 @@ class Landing:
         for number, spec in specs.items():
             if number not in small:
                 self._memory[number] = aligned_empty(spec.nbytes)
-        self._landed: set[Part] = set()
+        self._received: set[Part] = set()
         self._handed_on = False
         """Whether the repository owns the memory by now: a part that arrives again must not write into it."""
         self._lock = threading.Lock()
-        # Guards `_landed` only: messages are copied in several threads at once, each into memory of its own.
+        # Guards `_received` only: messages are copied in several threads at once, each into memory of its own.
 
-    def land(self, parts: Iterable[Sequence[int]], frames: Sequence[Any]) -> None:
+    def write(self, parts: Iterable[Sequence[int]], frames: Sequence[Any]) -> None:
         """Copy a message's bytes into the buffer; blocks while it copies.
 
         Raises
@@ -150,7 +150,7 @@ class Landing:
                 self._memory[part.number][start : start + length] = buffer[:length]
                 start, buffer = start + length, buffer[length:]
         with self._lock:
-            self._landed.update(found)
+            self._received.update(found)
 
     @property
     def nbytes(self) -> int:
@@ -162,7 +162,7 @@ class Landing:
         """Whether all bytes have arrived."""
         with self._lock:
             found = dict.fromkeys(self._memory, 0)
-            for part in self._landed:
+            for part in self._received:
                 found[part.number] += part.stop - part.start
         return all(found[number] >= memory.nbytes for number, memory in self._memory.items())
 

@@ -18,7 +18,7 @@ from daskevo.protocol.messages import Put, Refer
 from daskevo.protocol.owner_map import OwnerMap
 from daskevo.provider import transfer_memory, upload_buffer
 from daskevo.provider.handlers import ProviderHandlers
-from daskevo.provider.upload_buffer import Landings
+from daskevo.provider.upload_buffer import UploadBuffers
 from daskevo.store.tiers import SpillingTensors
 from daskevo.types import ModelId, TensorSpec, Tick
 from daskevo.wire import tensor_framing
@@ -139,7 +139,7 @@ def everything(provider: Any, folder: Any) -> tuple[Any, ...]:
     host = plugin_of(provider).host
     heads = {number: [record.to_json() for record in served.shard.head()] for number, served in host.shards.items()}
     files = {str(path): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    return heads, files, sorted(host.models.nbytes), host.landings.memory_bytes
+    return heads, files, sorted(host.models.nbytes), host.uploads.memory_bytes
 
 
 @evo_cluster()
@@ -290,16 +290,16 @@ async def test_a_put_larger_than_a_provider_takes_in_fails_by_name(
     monkeypatch.setattr(tensor_framing, "MESSAGE_BYTES", 64)
     repository = await open_here(c, None)
     host = plugin_of(a).host
-    host.landings.room.limit_bytes = 200
+    host.uploads.memory.limit_bytes = 200
     with pytest.raises(PutFailed, match="memory") as caught:
         await make(repository, GRAPH, "first", keep=False)
     assert caught.value.limit_bytes == 200
     assert caught.value.needed_bytes > 200
     assert caught.value.model_id == "first"
-    assert host.landings.memory_bytes == 0
-    host.landings.room.limit_bytes = 1 << 20
+    assert host.uploads.memory_bytes == 0
+    host.uploads.memory.limit_bytes = 1 << 20
     await make(repository, GRAPH, "second")
-    assert host.landings.memory_bytes == 0
+    assert host.uploads.memory_bytes == 0
     assert (await repository.verify()).clean
 
 
@@ -320,42 +320,42 @@ def test_writers_wait_for_room_that_others_have(monkeypatch: pytest.MonkeyPatch)
     spec = {0: TensorSpec((60,), "uint8")}
     one, other = (0, ModelId("one"), Tick(1, 1)), (0, ModelId("other"), Tick(1, 2))
 
-    async def land(landings: Landings, key: Any) -> bool:
-        return await landings.land(*key, spec, [[0, 0, 60]], [bytes(60)])
+    async def land(uploads: UploadBuffers, key: Any) -> bool:
+        return await uploads.write(*key, spec, [[0, 0, 60]], [bytes(60)])
 
     async def run() -> None:
         kept = Kept()
-        landings = Landings(kept, MemoryBudget(kept=150, shared=200, leaving=0))  # 60 bytes, and as much on its way
-        assert not await land(landings, one)
-        assert await landings.make_room(*one, 60, 0)
-        assert await land(landings, one)
-        assert not await landings.make_room(*other, 60, 0)
-        assert not await land(landings, other)
-        waiting = asyncio.ensure_future(landings.make_room(*other, 60, 60))
-        assert await land(landings, one)  # who is at it already waits for nothing
+        uploads = UploadBuffers(kept, MemoryBudget(kept=150, shared=200, leaving=0))  # 60 bytes, and as much on its way
+        assert not await land(uploads, one)
+        assert await uploads.reserve(*one, 60, 0)
+        assert await land(uploads, one)
+        assert not await uploads.reserve(*other, 60, 0)
+        assert not await land(uploads, other)
+        waiting = asyncio.ensure_future(uploads.reserve(*other, 60, 60))
+        assert await land(uploads, one)  # who is at it already waits for nothing
         assert not waiting.done()
-        landings.forget(*one)
+        uploads.forget(*one)
         assert await waiting
-        assert landings.memory_bytes == 120
+        assert uploads.memory_bytes == 120
         assert kept.allowed == 80
-        landings.forget_shard(0)
-        assert landings.memory_bytes == 0
+        uploads.forget_shard(0)
+        assert uploads.memory_bytes == 0
         assert kept.allowed == 150
         # More than room was made for.
-        assert await landings.make_room(*one, 59, 0)
+        assert await uploads.reserve(*one, 59, 0)
         with pytest.raises(CorruptRecord, match="made room for"):
-            await land(landings, one)
+            await land(uploads, one)
         # Nobody gives room back: the writer is told.
-        assert await landings.make_room(*one, 60, 0)
-        monkeypatch.setattr(upload_buffer, "ROOM_S", 0.0)
+        assert await uploads.reserve(*one, 60, 0)
+        monkeypatch.setattr(upload_buffer, "STALLED_S", 0.0)
         with pytest.raises(ProviderFull, match="'other'") as caught:
-            await landings.make_room(*other, 60, 60)
+            await uploads.reserve(*other, 60, 60)
         assert (caught.value.needed_bytes, caught.value.free_bytes, caught.value.limit_bytes) == (120, 80, 200)
         # Who has sent nothing for long has died.
-        assert await land(landings, one)
+        assert await land(uploads, one)
         monkeypatch.setattr(transfer_memory, "FORGOTTEN_AFTER_S", 0.0)
-        assert await landings.make_room(*other, 60, 0)
-        assert landings.of(*one) is None
+        assert await uploads.reserve(*other, 60, 0)
+        assert uploads.of(*one) is None
 
     asyncio.run(run())
 
@@ -369,11 +369,11 @@ async def test_writers_whose_puts_don_t_fit_together_go_one_after_the_other(
     repository = await open_here(c, None)
     host = plugin_of(a).host
     nbytes = sum(key.spec.nbytes for key in GRAPH.tensors)
-    host.landings.room.limit_bytes = int(1.6 * nbytes)
+    host.uploads.memory.limit_bytes = int(1.6 * nbytes)
     names = [f"m{number}" for number in range(4)]
     made = [await reserve(repository, GRAPH, name, ancestor=False) for name in names]
     await asyncio.gather(*(put_reserved(repository, GRAPH, one, seed=n) for n, one in enumerate(made)))
-    assert host.landings.memory_bytes == 0
+    assert host.uploads.memory_bytes == 0
     assert sorted(one.model_id for one in await repository.models()) == names
     assert (await repository.verify()).clean
 

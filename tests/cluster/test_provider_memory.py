@@ -34,7 +34,7 @@ async def test_readers_are_sent_a_few_messages_at_once(
     made = await reserve(repository, graph, "first", ancestor=False)
     await put_reserved(repository, graph, made)
     host = plugin_of(a).host
-    room, most, asked = host.outgoing.room, 0, 0
+    room, most, asked = host.outgoing.memory, 0, 0
     room.limit_bytes = 250_000
     ask = room.ask
 

@@ -257,6 +257,6 @@ def test_a_put_that_is_cancelled_leaves_nothing(method: str, tmp_path: Path) -> 
         await _nothing_is_left(repository, s, a)
         assert (await repository.status("second")).state == "unknown"
         await _put(repository)
-        assert plugin_of(a).host.landings.memory_bytes == 0
+        assert plugin_of(a).host.uploads.memory_bytes == 0
 
     run()
