@@ -35,8 +35,8 @@ async def folder_of_home(session: Session, model_id: ModelId) -> ShardSegments |
         return None
     if neighbour.quota_bytes is None:
         return neighbour.root.shard(shard)
-    room = await session.directory.call(shard, "room", timeout_s=session.timeout_s)
-    return LimitedFolder(neighbour.root, shard, room, neighbour.quota_bytes)
+    remaining = await session.directory.call(shard, "room", timeout_s=session.timeout_s)
+    return LimitedFolder(neighbour.root, shard, remaining, neighbour.quota_bytes)
 
 
 async def send_put(session: Session, message: Put, payload: Payload, timeout_s: float) -> Reply:
@@ -118,7 +118,7 @@ async def _bring(session: Session, address: str, shard: int, payload: Payload, t
     async def send(parts: Sequence[Part]) -> None:
         # The reserved memory may have been given to others if this writer was silent for too long.
         if not await ask("land", specs=specs, **await carried(parts)):
-            raise NoAnswer(address, "land", "its room was given to others")
+            raise NoAnswer(address, "land", "the memory reserved for it was given to others")
 
     await few_at_once(first, send)
     return await carried(last)

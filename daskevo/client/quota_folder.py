@@ -15,32 +15,32 @@ from daskevo.types import JSON, Attempt, ModelId
 
 
 def check_quota(
-    shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int, quota: Any, room: list[int] | None
+    shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int, quota: Any, remaining: list[int] | None
 ) -> None:
     """Check that `nbytes` more bytes may be stored.
 
     Parameters
     ----------
-    room:
-        Answer of `Quota.room`.
+    remaining:
+        Answer of `Quota.remaining`.
 
     Raises
     ------
     QuotaReached
         If they exceed the rest of the provider's share.
     """
-    if room is None or nbytes <= room[0]:
+    if remaining is None or nbytes <= remaining[0]:
         return
     raise QuotaReached(
         f"{model_id!r} needs {nbytes} bytes in {os.fspath(folder)} (shard {shard}), and of the repository's quota of "
-        f"{quota} bytes the provider of that shard has {room[0]} of {room[1]} left: retire models, or open the "
-        "repository on another cluster with a larger quota; what was stored before is kept",
+        f"{quota} bytes the provider of that shard has {remaining[0]} of {remaining[1]} left: retire models, or open "
+        "the repository on another cluster with a larger quota; what was stored before is kept",
         model_id=model_id,
         shard=shard,
         folder=os.fspath(folder),
         needed_bytes=nbytes,
-        free_bytes=room[0],
-        share_bytes=room[1],
+        free_bytes=remaining[0],
+        share_bytes=remaining[1],
         quota_bytes=quota,
         disk_free_bytes=free_bytes(folder),
         errno=None,
@@ -59,15 +59,15 @@ class LimitedFolder(ShardSegments):
         The repository's root, as opened by this process.
     number:
         Number of the shard.
-    room:
-        Answer of `Quota.room`.
+    remaining:
+        Answer of `Quota.remaining`.
     quota_bytes:
         Quota of the repository.
     """
 
-    def __init__(self, root: Root, number: int, room: list[int], quota_bytes: int | None) -> None:
+    def __init__(self, root: Root, number: int, remaining: list[int], quota_bytes: int | None) -> None:
         super().__init__(root.path, number, durability=root.durability)
-        self._room = room
+        self._remaining = remaining
         self._quota_bytes = quota_bytes
 
     def write_segment(
@@ -80,5 +80,5 @@ class LimitedFolder(ShardSegments):
     ) -> Segment:
         """Write a segment as `ShardSegments` does, or raise QuotaReached before anything is written."""
         nbytes = sum(array.nbytes for array in tensors.values())
-        check_quota(self.number, self.path, model_id, nbytes, self._quota_bytes, self._room)
+        check_quota(self.number, self.path, model_id, nbytes, self._quota_bytes, self._remaining)
         return super().write_segment(model_id, attempt, tensors, meta, known)

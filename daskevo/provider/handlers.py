@@ -138,7 +138,7 @@ class ProviderHandlers:
         """Return what the quota leaves to writers that store files themselves: ``[bytes left, provider's share]``."""
 
         async def work(served: ServedShard) -> list[int] | None:
-            return self._host.quota.room()
+            return self._host.quota.remaining()
 
         return await self._host.with_shard(shard, work)  # type: ignore[no-any-return]
 

@@ -43,7 +43,7 @@ class Quota:
         self._stored_bytes = stored_bytes
         self._claimed = 0
 
-    def room(self) -> list[int] | None:
+    def remaining(self) -> list[int] | None:
         """Return ``[bytes that may be stored here, this provider's share]``; None without a quota."""
         if self.quota_bytes is None:
             return None
@@ -52,7 +52,7 @@ class Quota:
 
     def check(self, shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int) -> None:
         """Check that `nbytes` more bytes may be stored; raise QuotaReached as `check_quota` does."""
-        check_quota(shard, folder, model_id, nbytes, self.quota_bytes, self.room())
+        check_quota(shard, folder, model_id, nbytes, self.quota_bytes, self.remaining())
 
     @contextmanager
     def claimed(self, shard: int, folder: str | os.PathLike[str], model_id: ModelId, nbytes: int) -> Iterator[None]:

@@ -54,17 +54,17 @@ def cut(sizes: Mapping[int, int]) -> list[list[Part]]:
     [[Part(number=3, start=0, stop=10), Part(number=4, start=0, stop=0)]]
     """
     messages: list[list[Part]] = []
-    room = 0
+    left = 0
     for number, nbytes in sizes.items():
         # An empty tensor has one empty part: the receiver counts a tensor as complete by its parts.
         for start in range(0, max(nbytes, 1), MESSAGE_BYTES):
             part = Part(number, start, min(nbytes, start + MESSAGE_BYTES))
             size = part.stop - part.start
-            if not messages or size > room:
+            if not messages or size > left:
                 messages.append([])
-                room = MESSAGE_BYTES
+                left = MESSAGE_BYTES
             messages[-1].append(part)
-            room -= size
+            left -= size
     return messages
 
 

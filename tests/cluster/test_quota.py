@@ -109,14 +109,14 @@ async def test_of_writers_who_asked_at_once_one_gets_the_room(c: Any, s: Any, a:
 @evo_cluster(providers=2)
 async def test_the_shares_of_providers_are_the_quota(c: Any, s: Any, a: Any, b: Any, t: Any, tmp_path: Path) -> None:
     await open_here(c, tmp_path / "root", quota="1 MB")
-    shares = [plugin_of(worker).host.quota.room() for worker in (a, b)]
+    shares = [plugin_of(worker).host.quota.remaining() for worker in (a, b)]
     assert shares == [[500_000, 500_000]] * 2
 
 
 def test_what_is_being_stored_counts_for_others() -> None:
     quota = Quota(100, 4, lambda: 2, lambda: 10)
     with quota.claimed(0, "folder", ModelId("a"), 30):
-        assert quota.room() == [10, 50]
+        assert quota.remaining() == [10, 50]
         with pytest.raises(QuotaReached):
             quota.check(0, "folder", ModelId("b"), 11)
     quota.check(0, "folder", ModelId("b"), 40)
