@@ -17,10 +17,10 @@ from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import arms_of
 from daskevo_workflows.reports.figure_files import saved, settle, write_all
 from daskevo_workflows.reports.figures import PAPER
+from daskevo_workflows.reports.figures.bytes_at_end import bytes_at_end
 from daskevo_workflows.reports.figures.candidates import candidates
 from daskevo_workflows.reports.figures.chart import COLUMN
 from daskevo_workflows.reports.figures.gantt import tasks
-from daskevo_workflows.reports.figures.space import space
 from daskevo_workflows.reports.figures.targets import time_to_target
 from daskevo_workflows.reports.series import RunSeries
 
@@ -46,7 +46,7 @@ def test_all_are_written_the_same_each_time(runs: list[RunSeries], tmp_path: Pat
     assert [path.name for path in one] == [*(f"{name}.svg" for name in NAMES), "captions.md"]
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
     with d.settings(COLUMN.font):
-        pairs = [[saved(space(arms_of(runs), COLUMN), form) for _ in range(2)] for form in ("png", "pdf")]
+        pairs = [[saved(bytes_at_end(arms_of(runs), COLUMN), form) for _ in range(2)] for form in ("png", "pdf")]
     assert [one == other for one, other in pairs] == [True, True]
     assert [one[:4] for one, _ in pairs] == [b"\x89PNG", b"%PDF"]
     assert not list((tmp_path / "one").glob("*.part"))
@@ -116,7 +116,7 @@ def test_no_words_of_many_long_arms_are_cut_off_or_over_each_other(runs: list[Ru
     long = "inherit, freeze what has had 300 steps, minimum layers"
     many = [replace(runs[0], arm=f"{long} {i}", identity={"policy": i}) for i in range(4)]
     with d.settings(COLUMN.font):
-        for make in (candidates, space, lambda arms, sheet: tasks([arm.typical for arm in arms], sheet)):
+        for make in (candidates, bytes_at_end, lambda arms, sheet: tasks([arm.typical for arm in arms], sheet)):
             figure = make(arms_of(many), COLUMN).figure
             settle(figure)
             boxes = [

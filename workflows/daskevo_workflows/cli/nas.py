@@ -264,7 +264,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     from daskevo.errors import DaskevoError
     from daskevo_plugins.formatting import plain, say_count, say_seconds, say_share, sentence
     from daskevo_workflows.evaluation.quiet_import import import_keras
-    from daskevo_workflows.reports.frozen_words import say_rule
+    from daskevo_workflows.reports.freeze_summary import say_rule
     from daskevo_workflows.reports.series import say_other_data
     from daskevo_workflows.results.atomic_files import save_model
     from daskevo_workflows.results.run_root import REPOSITORY, recorded_root

@@ -61,7 +61,7 @@ def _search(run: Path, as_json: bool) -> None:
 
 def _search_lines(result: Result) -> list[tuple[str, str]]:
     from daskevo_plugins.formatting import plain, say_seconds
-    from daskevo_workflows.reports.frozen_words import say_frozen
+    from daskevo_workflows.reports.freeze_summary import say_frozen
     from daskevo_workflows.reports.series import say_other_data
     from daskevo_workflows.results.run_root import borrowed_from
 

@@ -18,7 +18,7 @@ from daskevo_plugins.formatting import plain
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm
 from daskevo_workflows.reports.figures import PAPER
-from daskevo_workflows.reports.figures.chart import COLUMN, Sketch
+from daskevo_workflows.reports.figures.chart import COLUMN, Drawing
 from daskevo_workflows.reports.figures.targets import time_to_target
 from daskevo_workflows.results.atomic_files import write_file
 
@@ -59,29 +59,29 @@ def write_all(
     with d.settings(COLUMN.font):
         for name, number, make in PAPER:
             draw = partial(time_to_target, targets=targets) if make is time_to_target else make
-            sketch = draw(arms, COLUMN)
-            if sketch is None:
+            drawing = draw(arms, COLUMN)
+            if drawing is None:
                 continue
-            shown = f"{sketch.title}, as Figure {number} of the EvoStore paper. {sketch.caption} {sketch.words}"
+            shown = f"{drawing.title}, as Figure {number} of the EvoStore paper. {drawing.caption} {drawing.words}"
             captions.append(f"## {name}\n\n{shown}")
-            found |= {f"{name}.{word}": saved(sketch, word) for word in formats}
+            found |= {f"{name}.{word}": saved(drawing, word) for word in formats}
     if not found:
         raise InvalidInput("there is nothing to draw yet: no evaluation of these runs has finished")
     found[CAPTIONS] = ("\n\n".join(captions) + "\n").encode()
     return [write_file(folder / name, data, make_folder=True) for name, data in found.items()]
 
 
-def saved(sketch: Sketch, form: str) -> bytes:
-    """Return a sketch as a file's bytes, always identical, black on white."""
-    settle(sketch.figure)
+def saved(drawing: Drawing, form: str) -> bytes:
+    """Return a drawing as a file's bytes, always identical, black on white."""
+    settle(drawing.figure)
     buffer = io.BytesIO()
-    title = {"Title": sketch.title} if form != "png" else {"Title": plain(sketch.title)}
+    title = {"Title": drawing.title} if form != "png" else {"Title": plain(drawing.title)}
     # Text as outlines, so that a figure looks the same with any fonts.
-    settings = {"svg.hashsalt": sketch.name, "svg.fonttype": "path", "pdf.fonttype": 42}
+    settings = {"svg.hashsalt": drawing.name, "svg.fonttype": "path", "pdf.fonttype": 42}
     with warnings.catch_warnings(), matplotlib.rc_context(settings):
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         metadata = {**UNSAID[form], **title}
-        sketch.figure.savefig(buffer, format=form, metadata=metadata, dpi=PNG_DPI, facecolor="white")
+        drawing.figure.savefig(buffer, format=form, metadata=metadata, dpi=PNG_DPI, facecolor="white")
     return buffer.getvalue()
 
 

@@ -18,7 +18,7 @@ from daskevo_plugins.formatting import (
     say_times,
 )
 from daskevo_workflows.reports.arms import Arm
-from daskevo_workflows.reports.frozen_words import say_rule
+from daskevo_workflows.reports.freeze_summary import say_rule
 from daskevo_workflows.reports.series import (
     EvaluationRow,
     RunSeries,

@@ -14,8 +14,8 @@ from daskevo_workflows.reports.figures.chart import (
     PAGE,
     RUN_COLOURS,
     WINDOW,
+    Drawing,
     Sheet,
-    Sketch,
     from_zero,
     legend_below,
     limit_to_most,
@@ -24,7 +24,7 @@ from daskevo_workflows.reports.figures.chart import (
 from daskevo_workflows.reports.series import mean, median, moving_mean, running_best
 
 
-def candidates(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
+def candidates(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
     """Draw every evaluation's quality over running time, the moving mean and the best so far of each arm.
 
     Of several runs in an arm the lines are medians, and the range is shaded.
@@ -59,7 +59,7 @@ def candidates(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
     limit_to_most(panel, [e.quality or 0.0 for e in scored])
     from_zero([panel])
     legend_below(figure, [panel])
-    return Sketch(
+    return Drawing(
         "quality",
         "Quality over time",
         f"Quality ({plain(objective.metric, 60)}) of each evaluation when it ended; thick: the mean of the last "

@@ -1,4 +1,4 @@
-"""What all figures of a report share: size, panels, legend, names of runs, and how a drawing is finished."""
+"""What all figures of a report share: size, panels, legend, names of runs, and a drawing with its words."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ COLUMN = Sheet(3.4, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Sketch:
-    """A figure that is not yet written in any format.
+class Drawing:
+    """A figure with its words, not yet in any format: made and written within :func:`svg.settings`.
 
     Parameters
     ----------
@@ -67,6 +67,8 @@ class Sketch:
         Of its file, and prefix of its ids on a page.
     caption, words:
         What is drawn how, and what it comes to.
+    is_said:
+        Whether the page says the words, too: those of some figures are for users only who can't see it.
     """
 
     name: str
@@ -74,26 +76,13 @@ class Sketch:
     caption: str
     words: str
     figure: Figure
+    is_said: bool = True
 
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A figure of the report: inline SVG, what it shows, and the same in words."""
-
-    name: str
-    title: str
-    caption: str
-    svg: str
-
-
-def finish(figure: Figure, name: str, title: str, caption: str, words: str, *, say: bool = True) -> Drawing:
-    svg = d.to_svg(figure, name=name, title=title, description=f"{caption} {words}")
-    return Drawing(name, title, f"{caption} {words}" if say else caption, svg)
-
-
-def drawing_of(sketch: Sketch) -> Drawing:
-    """Return a sketch as it stands in a page."""
-    return finish(sketch.figure, sketch.name, sketch.title, sketch.caption, sketch.words)
+    @property
+    def svg(self) -> str:
+        """The figure as an element of a page."""
+        with d.settings():
+            return d.to_svg(self.figure, name=self.name, title=self.title, description=f"{self.caption} {self.words}")
 
 
 def panels_of(runs: Sequence[RunSeries], *, height_in: float, shared: bool = False) -> tuple[Figure, list[Any]]:

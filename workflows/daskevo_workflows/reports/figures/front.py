@@ -15,7 +15,6 @@ from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,
     WIDTH_IN,
     Drawing,
-    finish,
     label_of,
     legend_below,
     mark_size,
@@ -36,27 +35,24 @@ def front(runs: Sequence[RunSeries]) -> Drawing | None:
     if not others or any(run.others != others for run in runs) or not any(run.front for run in runs):
         return None
     shown = others[:PANELS]
-    with d.settings():
-        figure = Figure(figsize=(WIDTH_IN, 4.2), layout="constrained")
-        panels = list(figure.subplots(1, len(shown), squeeze=False, sharey=True)[0])
-        for panel, goal in zip(panels, shown, strict=True):
-            for run, (colour, line, mark) in zip(runs, RUN_COLOURS, strict=False):
-                _draw(panel, run, goal, colour, line, mark, runs)
-            values = [e.metrics[goal.metric] for run in runs for e in run.scored if goal.metric in e.metrics]
-            panel.set_xlabel(f"{_name(goal)}{_scale(panel, values)}")
-        panels[0].set_ylabel(_name(runs[0].objective))
-        legend_below(figure, panels)
-        drawn = (
-            f" Of {len(others)} further objectives the first {len(shown)} are drawn." if len(others) > PANELS else ""
-        )
-        return finish(
-            figure,
-            "front",
-            "The front",
-            "Each evaluation by its objectives. On the front are those that no other beats in one without being worse "
-            f"in another.{drawn}",
-            " ".join(_words(run) for run in runs),
-        )
+    figure = Figure(figsize=(WIDTH_IN, 4.2), layout="constrained")
+    panels = list(figure.subplots(1, len(shown), squeeze=False, sharey=True)[0])
+    for panel, goal in zip(panels, shown, strict=True):
+        for run, (colour, line, mark) in zip(runs, RUN_COLOURS, strict=False):
+            _draw(panel, run, goal, colour, line, mark, runs)
+        values = [e.metrics[goal.metric] for run in runs for e in run.scored if goal.metric in e.metrics]
+        panel.set_xlabel(f"{_name(goal)}{_scale(panel, values)}")
+    panels[0].set_ylabel(_name(runs[0].objective))
+    legend_below(figure, panels)
+    drawn = f" Of {len(others)} further objectives the first {len(shown)} are drawn." if len(others) > PANELS else ""
+    return Drawing(
+        "front",
+        "The front",
+        "Each evaluation by its objectives. On the front are those that no other beats in one without being worse "
+        f"in another.{drawn}",
+        " ".join(_words(run) for run in runs),
+        figure,
+    )
 
 
 def _draw(

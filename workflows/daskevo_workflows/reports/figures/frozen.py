@@ -12,7 +12,6 @@ from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,
     WINDOW,
     Drawing,
-    finish,
     from_zero,
     label_of,
     legend_below,
@@ -34,46 +33,45 @@ def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
     if not chosen:
         return None
     scale, unit = time_unit(max(e.ended_s or 0.0 for run in chosen for e in run.finished))
-    with d.settings():
-        figure, (panel,) = panels_of(chosen[:1], height_in=3.0)
-        for run in chosen:
-            colour, line, mark = RUN_COLOURS[list(runs).index(run) % len(RUN_COLOURS)]
-            known = [e for e in run.finished if e.frozen_share is not None and e.ended_s is not None]
-            times = [(e.ended_s or 0.0) / scale for e in known]
-            shares = [e.frozen_share or 0.0 for e in known]
-            panel.plot(
-                times,
-                shares,
-                mark,
-                ms=mark_size(len(times)),
-                mew=0,
-                color=colour,
-                alpha=0.45,
-                label=f"each evaluation{suffix_of(run, chosen)}",
-                rasterized=len(times) >= d.RASTER_FROM,
-            )
-            panel.plot(
-                times,
-                moving_mean(shares, WINDOW),
-                color=colour,
-                ls=line,
-                lw=2,
-                label=f"mean of the last {WINDOW}{suffix_of(run, chosen)}",
-            )
-        panel.set_ylim(-0.03, 1.03)
-        panel.yaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=" %"))
-        panel.set_ylabel("frozen vertices (% of the model's)")
-        panel.set_xlabel(f"running time ({unit})")
-        from_zero([panel])
-        legend_below(figure, [panel])
-        words = " ".join(_words(run) for run in chosen)
-        return finish(
-            figure,
-            "frozen",
-            "Share of frozen vertices over time",
-            "How much of each candidate was inherited and not trained again.",
-            words,
+    figure, (panel,) = panels_of(chosen[:1], height_in=3.0)
+    for run in chosen:
+        colour, line, mark = RUN_COLOURS[list(runs).index(run) % len(RUN_COLOURS)]
+        known = [e for e in run.finished if e.frozen_share is not None and e.ended_s is not None]
+        times = [(e.ended_s or 0.0) / scale for e in known]
+        shares = [e.frozen_share or 0.0 for e in known]
+        panel.plot(
+            times,
+            shares,
+            mark,
+            ms=mark_size(len(times)),
+            mew=0,
+            color=colour,
+            alpha=0.45,
+            label=f"each evaluation{suffix_of(run, chosen)}",
+            rasterized=len(times) >= d.RASTER_FROM,
         )
+        panel.plot(
+            times,
+            moving_mean(shares, WINDOW),
+            color=colour,
+            ls=line,
+            lw=2,
+            label=f"mean of the last {WINDOW}{suffix_of(run, chosen)}",
+        )
+    panel.set_ylim(-0.03, 1.03)
+    panel.yaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=" %"))
+    panel.set_ylabel("frozen vertices (% of the model's)")
+    panel.set_xlabel(f"running time ({unit})")
+    from_zero([panel])
+    legend_below(figure, [panel])
+    words = " ".join(_words(run) for run in chosen)
+    return Drawing(
+        "frozen",
+        "Share of frozen vertices over time",
+        "How much of each candidate was inherited and not trained again.",
+        words,
+        figure,
+    )
 
 
 def _words(run: RunSeries) -> str:

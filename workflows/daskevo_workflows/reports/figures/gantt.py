@@ -15,8 +15,6 @@ from daskevo_workflows.reports.figures.chart import (
     PAGE,
     Drawing,
     Sheet,
-    Sketch,
-    drawing_of,
     label_of,
     legend_below,
     title_panel,
@@ -37,14 +35,7 @@ MOST_NAMED = 24
 """Trainers that are named at the axis of one panel, at most."""
 
 
-def gantt(runs: Sequence[RunSeries]) -> Drawing | None:
-    """Draw which trainer evaluated what, when: a bar per evaluation, a row per worker."""
-    with d.settings(PAGE.font):
-        sketch = tasks(runs, PAGE)
-        return None if sketch is None else drawing_of(sketch)
-
-
-def tasks(runs: Sequence[RunSeries], sheet: Sheet) -> Sketch | None:
+def tasks(runs: Sequence[RunSeries], sheet: Sheet) -> Drawing | None:
     """Draw start and end of each evaluation on each trainer, a panel per run, as Figure 9 of paper 000."""
     shown = [run for run in runs if _bars(run)]
     if not shown:
@@ -69,7 +60,7 @@ def tasks(runs: Sequence[RunSeries], sheet: Sheet) -> Sketch | None:
     panels[0].set_xlim(0, 1.01 * max(e.ended_s or 0.0 for run in shown for e in _bars(run)) / scale)  # shared by all
     panels[-1].set_xlabel(f"running time ({unit})")
     legend_below(figure, panels)
-    return Sketch(
+    return Drawing(
         "gantt",
         "Evaluations per worker",
         "Each bar is one evaluation on a trainer, from its start to its report.",

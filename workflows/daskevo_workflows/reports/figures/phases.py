@@ -11,7 +11,6 @@ from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     WIDTH_IN,
     Drawing,
-    finish,
     legend_below,
     suffix_of,
 )
@@ -57,46 +56,43 @@ def phases(runs: Sequence[RunSeries]) -> Drawing | None:
     means = [without(PREPARE, phase_means(chosen)) for _, chosen in groups]
     names = list(without(PREPARE, phase_means([e for _, chosen in groups for e in chosen])))
     inks = [PHASE_INKS.get(phase, (d.FAINT, "++")) for phase in names]
-    with d.settings():
-        figure = Figure(figsize=(WIDTH_IN, 0.5 * len(groups) + 1.3), layout="constrained")
-        panel = figure.subplots()
-        left = [0.0] * len(groups)
-        for phase, (colour, hatch) in zip(names, inks, strict=True):
-            widths = [row.get(phase, 0.0) for row in means]
-            panel.barh(
-                range(len(groups)),
-                widths,
-                left=left,
-                height=0.62,
-                color=colour,
-                hatch=hatch,
-                edgecolor=d.PAPER,
-                lw=0.6,
-                label=say_phase(phase),
-            )
-            left = [a + b for a, b in zip(left, widths, strict=True)]
-        for i, total in enumerate(left):
-            panel.text(total, i, f"  {say_seconds(total)}", va="center", fontsize=9)
-        panel.set_yticks(range(len(groups)), [f"{name} ({len(chosen)})" for name, chosen in groups])
-        panel.invert_yaxis()
-        panel.set_xlim(0, max(left) * 1.12 or 1.0)
-        panel.grid(visible=False, axis="y")
-        panel.set_xlabel("mean time per evaluation (s)")
-        legend_below(figure, [panel])
-        words = " ".join(
-            f"{name}: "
-            + ", ".join(f"{say_phase(phase)} {say_seconds(seconds)}" for phase, seconds in row.items())
-            + "."
-            for (name, _), row in zip(groups, means, strict=True)
+    figure = Figure(figsize=(WIDTH_IN, 0.5 * len(groups) + 1.3), layout="constrained")
+    panel = figure.subplots()
+    left = [0.0] * len(groups)
+    for phase, (colour, hatch) in zip(names, inks, strict=True):
+        widths = [row.get(phase, 0.0) for row in means]
+        panel.barh(
+            range(len(groups)),
+            widths,
+            left=left,
+            height=0.62,
+            color=colour,
+            hatch=hatch,
+            edgecolor=d.PAPER,
+            lw=0.6,
+            label=say_phase(phase),
         )
-        return finish(
-            figure,
-            "phases",
-            "Where the time of an evaluation goes",
-            "Mean seconds per phase on the trainer; in brackets the number of evaluations. " + say_preparation(runs),
-            words,
-            say=False,
-        )
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    for i, total in enumerate(left):
+        panel.text(total, i, f"  {say_seconds(total)}", va="center", fontsize=9)
+    panel.set_yticks(range(len(groups)), [f"{name} ({len(chosen)})" for name, chosen in groups])
+    panel.invert_yaxis()
+    panel.set_xlim(0, max(left) * 1.12 or 1.0)
+    panel.grid(visible=False, axis="y")
+    panel.set_xlabel("mean time per evaluation (s)")
+    legend_below(figure, [panel])
+    words = " ".join(
+        f"{name}: " + ", ".join(f"{say_phase(phase)} {say_seconds(seconds)}" for phase, seconds in row.items()) + "."
+        for (name, _), row in zip(groups, means, strict=True)
+    )
+    return Drawing(
+        "phases",
+        "Where the time of an evaluation goes",
+        "Mean seconds per phase on the trainer; in brackets the number of evaluations. " + say_preparation(runs),
+        words,
+        figure,
+        is_said=False,
+    )
 
 
 def say_preparation(runs: Sequence[RunSeries]) -> str:

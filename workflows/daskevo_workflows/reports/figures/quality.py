@@ -14,7 +14,6 @@ from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,
     WINDOW,
     Drawing,
-    finish,
     from_zero,
     label_of,
     legend_below,
@@ -37,67 +36,66 @@ def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
         return None
     metric = plain(runs[0].objective.metric, 60)
     scale, unit = time_unit(max(e.ended_s or 0.0 for run in runs for e in run.scored))
-    with d.settings():
-        figure, panels = panels_of(runs, height_in=3.6, shared=True)
-        for panel, run in zip(panels, runs, strict=True):
-            times = [(e.ended_s or 0.0) / scale for e in run.scored]
-            qualities = [e.quality or 0.0 for e in run.scored]
-            marks = len(times) >= d.RASTER_FROM
-            panel.plot(
-                times,
-                qualities,
-                "o",
-                ms=mark_size(len(times)),
-                color=d.FAINT,
-                alpha=0.75,
-                label="each evaluation",
-                mew=0,
-                rasterized=marks,
-            )
-            best = running_best(qualities, run.objective)
-            panel.step(
-                times,
-                best,
-                where="post",
-                color=d.BLUE,
-                lw=2.0,
-                label="best so far",
-                marker="_" if len(times) == 1 else None,
-            )
-            panel.plot(
-                times,
-                moving_mean(qualities, WINDOW),
-                color=d.VERMILION,
-                lw=1.6,
-                ls=(0, (5, 1.5)),
-                label=f"mean of the last {WINDOW}",
-            )
-            for other in runs:
-                if other is not run and other.scored:
-                    other_best = running_best([e.quality or 0.0 for e in other.scored], other.objective)
-                    panel.step(
-                        [(e.ended_s or 0.0) / scale for e in other.scored],
-                        other_best,
-                        where="post",
-                        color=d.GREEN,
-                        lw=1.3,
-                        ls=":",
-                        label="best so far of the other run",
-                    )
-            panel.set_xlabel(f"running time ({unit})")
-            title_panel(panel, run, runs)
-        from_zero(panels)
-        panels[0].set_ylabel(f"{metric} ({'larger' if runs[0].objective.direction == 'max' else 'smaller'} is better)")
-        limit_to_most(panels[0], [e.quality or 0.0 for run in runs for e in run.scored])
-        legend_below(figure, panels)
-        words = " ".join(_quality_words(run) for run in runs)
-        return finish(
-            figure,
-            "quality",
-            "Quality over time",
-            f"Quality ({metric}) of each evaluation when it ended, the best so far, and the mean of the last {WINDOW}.",
-            words,
+    figure, panels = panels_of(runs, height_in=3.6, shared=True)
+    for panel, run in zip(panels, runs, strict=True):
+        times = [(e.ended_s or 0.0) / scale for e in run.scored]
+        qualities = [e.quality or 0.0 for e in run.scored]
+        marks = len(times) >= d.RASTER_FROM
+        panel.plot(
+            times,
+            qualities,
+            "o",
+            ms=mark_size(len(times)),
+            color=d.FAINT,
+            alpha=0.75,
+            label="each evaluation",
+            mew=0,
+            rasterized=marks,
         )
+        best = running_best(qualities, run.objective)
+        panel.step(
+            times,
+            best,
+            where="post",
+            color=d.BLUE,
+            lw=2.0,
+            label="best so far",
+            marker="_" if len(times) == 1 else None,
+        )
+        panel.plot(
+            times,
+            moving_mean(qualities, WINDOW),
+            color=d.VERMILION,
+            lw=1.6,
+            ls=(0, (5, 1.5)),
+            label=f"mean of the last {WINDOW}",
+        )
+        for other in runs:
+            if other is not run and other.scored:
+                other_best = running_best([e.quality or 0.0 for e in other.scored], other.objective)
+                panel.step(
+                    [(e.ended_s or 0.0) / scale for e in other.scored],
+                    other_best,
+                    where="post",
+                    color=d.GREEN,
+                    lw=1.3,
+                    ls=":",
+                    label="best so far of the other run",
+                )
+        panel.set_xlabel(f"running time ({unit})")
+        title_panel(panel, run, runs)
+    from_zero(panels)
+    panels[0].set_ylabel(f"{metric} ({'larger' if runs[0].objective.direction == 'max' else 'smaller'} is better)")
+    limit_to_most(panels[0], [e.quality or 0.0 for run in runs for e in run.scored])
+    legend_below(figure, panels)
+    words = " ".join(_quality_words(run) for run in runs)
+    return Drawing(
+        "quality",
+        "Quality over time",
+        f"Quality ({metric}) of each evaluation when it ended, the best so far, and the mean of the last {WINDOW}.",
+        words,
+        figure,
+    )
 
 
 def best_by_evaluations(arms: Sequence[Arm]) -> Drawing | None:
@@ -105,38 +103,37 @@ def best_by_evaluations(arms: Sequence[Arm]) -> Drawing | None:
     runs = [run for arm in arms for run in arm.runs]
     if len(arms) < 2 or not any(run.scored for run in runs):
         return None
-    with d.settings():
-        figure, (panel,) = panels_of(runs[:1], height_in=3.0)
-        for arm, (colour, line, _) in zip(arms, RUN_COLOURS, strict=False):
-            best = _by_count(arm, lambda qualities: running_best(qualities, runs[0].objective))
-            mean_so_far = _by_count(arm, lambda qualities: moving_mean(qualities, WINDOW))
-            name, counts = plain(arm.label, 60), [moment.at_s for moment in best]
-            middle = [moment.middle for moment in best]
-            panel.step(counts, middle, where="post", color=colour, ls=line, lw=2, label=f"best so far, {name}")
-            if len(arm.runs) > 1:
-                low, high = [moment.low for moment in best], [moment.high for moment in best]
-                panel.fill_between(counts, low, high, step="post", color=colour, alpha=0.18, lw=0)
-            panel.plot(
-                [moment.at_s for moment in mean_so_far],
-                [moment.middle for moment in mean_so_far],
-                color=colour,
-                ls=line,
-                lw=1,
-                alpha=0.6,
-                label=f"mean of the last {WINDOW}, {name}",
-            )
-        panel.set_xlabel("evaluations (finished)")
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        from_zero([panel])
-        panel.set_ylabel(plain(runs[0].objective.metric, 60))
-        legend_below(figure, [panel])
-        return finish(
-            figure,
-            "by-evaluations",
-            "Quality by number of evaluations",
-            f"The same counted in evaluations instead of time{say_range(arms, 'lines')}.",
-            " ".join(say_arm(arm) for arm in arms),
+    figure, (panel,) = panels_of(runs[:1], height_in=3.0)
+    for arm, (colour, line, _) in zip(arms, RUN_COLOURS, strict=False):
+        best = _by_count(arm, lambda qualities: running_best(qualities, runs[0].objective))
+        mean_so_far = _by_count(arm, lambda qualities: moving_mean(qualities, WINDOW))
+        name, counts = plain(arm.label, 60), [moment.at_s for moment in best]
+        middle = [moment.middle for moment in best]
+        panel.step(counts, middle, where="post", color=colour, ls=line, lw=2, label=f"best so far, {name}")
+        if len(arm.runs) > 1:
+            low, high = [moment.low for moment in best], [moment.high for moment in best]
+            panel.fill_between(counts, low, high, step="post", color=colour, alpha=0.18, lw=0)
+        panel.plot(
+            [moment.at_s for moment in mean_so_far],
+            [moment.middle for moment in mean_so_far],
+            color=colour,
+            ls=line,
+            lw=1,
+            alpha=0.6,
+            label=f"mean of the last {WINDOW}, {name}",
         )
+    panel.set_xlabel("evaluations (finished)")
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    from_zero([panel])
+    panel.set_ylabel(plain(runs[0].objective.metric, 60))
+    legend_below(figure, [panel])
+    return Drawing(
+        "by-evaluations",
+        "Quality by number of evaluations",
+        f"The same counted in evaluations instead of time{say_range(arms, 'lines')}.",
+        " ".join(say_arm(arm) for arm in arms),
+        figure,
+    )
 
 
 def _by_count(arm: Arm, make: Callable[[list[float]], list[float]]) -> list[Moment]:

@@ -12,8 +12,8 @@ from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
 from daskevo_workflows.reports.figures.chart import (
     HATCHES,
     RUN_COLOURS,
+    Drawing,
     Sheet,
-    Sketch,
     legend_bar,
     legend_below,
     say_above,
@@ -21,7 +21,7 @@ from daskevo_workflows.reports.figures.chart import (
 from daskevo_workflows.reports.series import RunSeries
 
 
-def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
+def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
     """Draw the running time of each arm, in groups by the number of trainers.
 
     The top of a bar is what each trainer spent with the repository, on average: below it is what the run would have
@@ -64,7 +64,7 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
     panel.set_xlabel("trainers")
     panel.set_ylabel(f"running time ({unit})")
     legend_below(figure, [panel])
-    return Sketch(
+    return Drawing(
         "runtime",
         "End-to-end running time",
         "Running time of the whole search by the number of trainers; black, and in brackets: what each trainer spent "

@@ -14,8 +14,8 @@ from daskevo_workflows.reports.arms import Arm, Spread, say_range, targets_of, t
 from daskevo_workflows.reports.figures.chart import (
     HATCHES,
     RUN_COLOURS,
+    Drawing,
     Sheet,
-    Sketch,
     legend_bar,
     legend_below,
     say_above,
@@ -25,7 +25,7 @@ NOT_IN_MOST = "not in more than half of the runs"
 """What a star says where an arm has several runs: their median is that they don't get there."""
 
 
-def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] | None = None) -> Sketch | None:
+def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] | None = None) -> Drawing | None:
     """Draw the running time until some quality was reached, a group of bars per quality; a star: never reached.
 
     Of several runs in an arm the bar is the median, and the line from the least to the most; a star stands where not
@@ -62,7 +62,7 @@ def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] |
     panel.set_xlabel(f"{plain(objective.metric, 60)} reached ({sign})")
     panel.set_ylabel(f"running time ({unit})")
     legend_below(figure, [panel])
-    return Sketch(
+    return Drawing(
         "time-to-target",
         "Time to a quality",
         f"Running time until an evaluation had so good a quality; a star: {_star(arms)}"

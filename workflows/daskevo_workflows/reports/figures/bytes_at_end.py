@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from daskevo_plugins.formatting import byte_unit, say_bytes, say_times
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
-from daskevo_workflows.reports.figures.chart import PAGE, Sheet, Sketch, legend_bar, legend_below, say_above, wrapped
+from daskevo_workflows.reports.figures.chart import PAGE, Drawing, Sheet, legend_bar, legend_below, say_above, wrapped
 from daskevo_workflows.reports.series import RunSeries, cumulative_bytes
 
 KINDS: tuple[tuple[str, bool, Callable[[RunSeries], float | None]], ...] = (
@@ -24,7 +24,7 @@ KINDS: tuple[tuple[str, bool, Callable[[RunSeries], float | None]], ...] = (
 bytes at the end."""
 
 
-def space(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
+def bytes_at_end(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
     """Draw the bytes at the end: as stored and as full copies, with retirement and as if nothing had been retired."""
     found = {
         (arm.label, i): spread(count(run) for run in arm.runs) for arm in arms for i, (_, _, count) in enumerate(KINDS)
@@ -51,7 +51,7 @@ def space(arms: Sequence[Arm], sheet: Sheet) -> Sketch | None:
     for panel in panels[::columns]:
         panel.set_ylabel(f"tensor bytes ({unit})")
     legend_below(figure, panels[:1])
-    return Sketch(
+    return Drawing(
         "space",
         "Storage space",
         "Tensor bytes at the end of the search: of full copies of its models, and as they are stored; of all models "

@@ -9,7 +9,6 @@ from daskevo_plugins.formatting import byte_unit, say_bytes, say_count, time_uni
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     Drawing,
-    finish,
     from_zero,
     label_of,
     legend_below,
@@ -42,37 +41,36 @@ def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
     time_scale, time_name = time_unit(max(at for curve in drawn for at, _ in curve.points))
     ends = [curve.points[-1][1] for curve in drawn if curve.points[-1][1] > 0]
     logarithmic = bool(ends) and max(ends) > LOGARITHMIC_FROM * min(ends)
-    with d.settings():
-        figure, panels = panels_of(runs, height_in=3.4, shared=True)
-        for panel, run, group in zip(panels, runs, curves, strict=True):
-            for curve in group:
-                panel.step(
-                    [at / time_scale for at, _ in curve.points],
-                    [count / scale for _, count in curve.points],
-                    where="post",
-                    color=curve.colour,
-                    ls=curve.line,
-                    lw=curve.width,
-                    label=curve.name,
-                    marker="o" if len(curve.points) == 1 else None,
-                )
-            if logarithmic:
-                d.logarithmic(panel.yaxis)
-            else:
-                panel.set_ylim(bottom=0)
-            panel.set_xlabel(f"running time ({time_name})")
-            title_panel(panel, run, runs)
-        from_zero(panels)
-        panels[0].set_ylabel(f"tensor bytes ({unit}{chr(10) + 'logarithmic' if logarithmic else ''})")
-        legend_below(figure, panels)
-        return finish(
-            figure,
-            "bytes",
-            "Stored bytes over time",
-            "Tensor bytes in the repository (solid), what full copies of the same models would take, and both as if no "
-            "model had ever been retired.",
-            " ".join(_words(run) for run in runs),
-        )
+    figure, panels = panels_of(runs, height_in=3.4, shared=True)
+    for panel, run, group in zip(panels, runs, curves, strict=True):
+        for curve in group:
+            panel.step(
+                [at / time_scale for at, _ in curve.points],
+                [count / scale for _, count in curve.points],
+                where="post",
+                color=curve.colour,
+                ls=curve.line,
+                lw=curve.width,
+                label=curve.name,
+                marker="o" if len(curve.points) == 1 else None,
+            )
+        if logarithmic:
+            d.logarithmic(panel.yaxis)
+        else:
+            panel.set_ylim(bottom=0)
+        panel.set_xlabel(f"running time ({time_name})")
+        title_panel(panel, run, runs)
+    from_zero(panels)
+    panels[0].set_ylabel(f"tensor bytes ({unit}{chr(10) + 'logarithmic' if logarithmic else ''})")
+    legend_below(figure, panels)
+    return Drawing(
+        "bytes",
+        "Stored bytes over time",
+        "Tensor bytes in the repository (solid), what full copies of the same models would take, and both as if no "
+        "model had ever been retired.",
+        " ".join(_words(run) for run in runs),
+        figure,
+    )
 
 
 def _curves(run: RunSeries) -> list[Curve]:
