@@ -36,6 +36,7 @@ class Question(Query):
         return cls(graph.ids, None if by == "vertex" else weighed, frozenset(exclude), pack_edges(edges))
 
     def to_wire(self) -> list[Any]:
+        # One bytes object, since msgpack would pack each id by itself, thousands for a batch of large graphs.
         ids = self.ids if isinstance(self.ids, bytes) else b"".join(self.ids)
         return [ids, None if self.weights is None else list(self.weights), sorted(self.exclude), self.edges]
 
@@ -81,6 +82,7 @@ def best_of(answers: Iterable[Sequence[Any]]) -> tuple[PrefixMatch | None, ...]:
     """Reduce the encoded answers of all providers to the best match of each query."""
     best: Sequence[Any] = ()
     for place, answer in enumerate(answers):
+        # Encoded matches compare like matches: only the winners are decoded, not every provider's answers.
         best = [_better(one, other) for one, other in zip(best, answer, strict=True)] if place else answer
     return tuple(map(match_from_wire, best))
 

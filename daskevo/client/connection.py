@@ -190,6 +190,8 @@ def is_in_task() -> bool:
 
 def worker_here() -> Worker | None:
     """Return the worker whose task this thread runs, or None."""
+    # Dask sets this in threads that run a task. `get_worker` goes by a context variable, of which threads that a task
+    # starts may have a copy: attempts begun there would have no task to end with.
     if not hasattr(thread_state, "start_time"):
         return None
     try:
@@ -220,9 +222,12 @@ async def _fetched(worker: Worker, key: str | None) -> dict[str, Any]:
             deadline = time.monotonic() + _SENT_WITHIN_S
             while settings.key not in _plugins(worker) and time.monotonic() < deadline:
                 await asyncio.sleep(_PAUSE_S)
+        # A worker without a role gets nothing from the coordinator. A second plugin of this name would replace the
+        # first one.
         elif plugin.name not in worker.plugins:
             await worker.plugin_add(plugin=plugin, name=plugin.name)
             transport = PoolTransport(worker.rpc, worker.scheduler.address, settings.key)
+            # So that the coordinator takes the plugin back when it closes the repository.
             await transport.coordinator("equipped", timeout_s=_SENT_WITHIN_S, address=worker.address)
     return _plugins(worker)
 

@@ -52,6 +52,7 @@ class Outbox:
 
     async def _send(self) -> None:
         while self._ended or self._drops:
+            # Taken out before the first await: what is queued meanwhile goes with the next round.
             ended, self._ended = self._ended, []
             drops, self._drops = self._drops, []
             await asyncio.gather(send_drops(self._directory, drops), end(self._directory, ended, settled=True))
@@ -65,6 +66,7 @@ async def send_drops(directory: Directory, drops: Sequence[Drop]) -> list[Reply 
     ]
     answers = await directory.together(calls, timeout_s=GIVE_BACK_TIMEOUT_S)
     for answer in answers:
+        # Not raised: the put was answered long ago, and a lost drop only keeps tensors until the next audit.
         if isinstance(answer, DaskevoError):
             logger.info("daskevo: a drop is left to settling and audit: %s", answer)
     return [answer if isinstance(answer, DaskevoError) else reply_from_wire(answer[0]) for answer in answers]

@@ -231,6 +231,8 @@ class Directory:
                     place = (await self.refresh()).places[shard]
                 except ClusterError:
                     continue  # without a newer table, the call's own time limit ends the wait
+                # Without this, a call to a provider that is suspended would wait for its full time limit although
+                # another one serves.
                 if place is not None and place.address != address:
                     raise NoAnswer(address, method, f"shard {shard} is served by {place.name} by now")
             return call.result()
@@ -389,6 +391,7 @@ class Directory:
                 table = await self.refresh()
                 continue
             answers, silent = await self.everywhere(method, timeout_s=timeout_s, **arguments)
+            # Answers of different providers belong together only if no shard moved while they were given.
             asked, table = table, await self.refresh()
             if missing or (silent and table.places == asked.places) or loop.time() > deadline:
                 break

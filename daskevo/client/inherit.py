@@ -181,6 +181,7 @@ class _Tries:
         asked, self._started = self._started, perf_counter()
         self._seconds["match_s"] += self._started - asked
         found = Reservation(search.model_id, BEGINNING, tried=search.tried, silent=silent, seconds=self._seconds)
+        # What the try before has found must not be taken for this one's, if it finds nothing.
         self.found, self._owners = found, {}
         if record is None:
             return {}
@@ -210,6 +211,7 @@ class _Tries:
             unheard = [error for error in trouble if isinstance(error, ClusterError)]
             search.unheard += bool(unheard)
             assert found.ancestor is not None
+            # Excluded from the next query, which would find it again.
             search.tried[found.ancestor.model_id] = str((unheard or trouble)[0])
             return False
         read: dict[tuple[ModelId, int], Array] = {}
@@ -256,6 +258,7 @@ class _Search:
     async def next(self) -> _Found:
         if self.unheard >= SILENT_OWNERS:
             return _Found(None)
+        # Both hold for the first try only: after it the id is known to be free, and the caller's match has been tried.
         check, self._check_id = self._check_id, False
         match, self._match = self._match, None
         if self._ancestor is not None or match is not None:

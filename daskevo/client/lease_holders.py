@@ -68,6 +68,7 @@ async def _identity(address: str, pool: Any) -> str | None:
                 reply = await send_recv(comm, op="identity")
             finally:
                 pool.reuse(address, comm)
+    # A subclass of OSError, which is handled below: here it only means that nothing answers.
     except TimeoutError:
         raise
     except NoConnection as error:

@@ -83,6 +83,8 @@ class Neighbours:
                 root = Root.open(Path(told["root"]))
             except DaskevoError:
                 return None  # another host, or a container in which the path does not exist: use messages
+            # The same path need not be the same folder: another host's disk, or a container with something else mounted
+            # there.
             seen = sight_of(root) == SeenRoot(*told["sight"])
             return Neighbour(address, root, told.get("quota_bytes")) if seen else None
 

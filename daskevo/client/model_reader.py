@@ -35,6 +35,7 @@ async def read_model(
     """
     wanted = range(len(record.owner_map.entries)) if numbers is None else list(numbers)
     entries = {number: record.owner_map.entries[number] for number in wanted}
+    # Decoded in a thread: a large graph takes milliseconds, in which the event loop would answer nobody.
     graph = await asyncio.to_thread(lambda: record.architecture)
     owners = wanted_of(graph, entries.items())
     if session.reads_without_reserving:
@@ -59,6 +60,7 @@ async def _read_reserved(
             case Begin():
                 return await session.begin(caller, None)
             case Reserve(_, attempt, _):
+                # In place: the script only hears whether all went well, and `results` also tells why not.
                 results[:] = await refer_all(session, None, attempt, owners)
                 return not any(isinstance(result, BaseException) for result in results)
         return await session.carry_out(step)
@@ -75,6 +77,7 @@ async def _read_reserved(
 
 
 async def _gone(session: Session, record: ModelRecord, owner: ModelId, reason: str) -> RepositoryError:
+    # The table of before may not tell yet that a provider has died: its death is why the tensors are gone.
     table = await session.directory.refresh()
     if owner in table.lost_owners(record.owner_map, record.attempt):
         provider = table.lost_with[shard_of(owner, table.shards)]

@@ -104,6 +104,7 @@ async def put(
         match step:
             case Together((Put(),)):
                 try:
+                    # Half of the time limit for the put and half for the abort, so that `put` as a whole keeps to it.
                     return [await send_put(session, message, payload, session.timeout_s / 2)]
                 except DaskevoError as error:
                     return [error]
@@ -140,6 +141,7 @@ async def _not_stored(session: Session, model_id: ModelId, outcome: PutOutcome) 
             "ask repository.status whether it was stored",
             model_id=model_id,
         ) from cause
+    # The abort was refused or the id is taken: a run of the same task on another worker may have put the model first.
     standing = await session.standing(model_id)
     if standing.state in ("published", "retiring") and standing.record is not None:
         return Stored(standing.record, by_other=True)
@@ -150,6 +152,7 @@ async def _not_stored(session: Session, model_id: ModelId, outcome: PutOutcome) 
             state=standing.state,
             record=standing.record,
         ) from cause
+    # These name what the caller can do, unlike PutFailed; putting again without that would fail again.
     if isinstance(cause, (QuotaReached, InvalidInput)):
         raise cause
     raise PutFailed(

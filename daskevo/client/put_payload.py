@@ -72,6 +72,8 @@ async def prepared(make: Callable[..., Payload], *arguments: Any) -> Payload:
     try:
         return await asyncio.shield(making)
     except asyncio.CancelledError:
+        # A thread can't be cancelled: it writes the file to its end, and then nobody would remove it before the next
+        # audit.
         await to_the_end(_unmake(making))
         raise
 

@@ -125,6 +125,7 @@ async def _bring(session: Session, address: str, shard: int, payload: Payload, t
 
 
 def _read_only(array: Any) -> Any:
+    # A view: the caller's own array stays writable, and the repository's can't be written to through this one.
     found = array[...]
     found.flags.writeable = False
     return found

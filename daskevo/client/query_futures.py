@@ -48,6 +48,7 @@ async def query_futures(
     NoProvider
         If no provider serves shards at the moment.
     """
+    # The table has names as text. Dask's own may be numbers, and `workers=` finds a worker by its own name only.
     names = await session.transport.coordinator("worker_names", timeout_s=CALL_TIMEOUT_S)
     serving = await session.directory.providers()
     if not serving:

@@ -60,6 +60,8 @@ async def refer_all(
         ),
         return_exceptions=True,
     )
+    # Errors of daskevo are for the caller to judge, who knows the other owners' results; others are mistakes in the
+    # code.
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, (Gone, DaskevoError)):
             raise result

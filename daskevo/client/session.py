@@ -93,6 +93,7 @@ class Session:
 
     def within(self, timeout_s: float) -> Self:
         """Return the same session with another time limit."""
+        # Shallow, so that all copies share table, outbox and batches of queries.
         other = copy.copy(self)
         other.timeout_s = timeout_s
         return other
@@ -247,6 +248,7 @@ class Session:
         for error in (result for result in results if isinstance(result, BaseException)):
             if not isinstance(error, (ShardDamaged, ShardUnavailable)):
                 raise error
+            # The same class with the same facts, so that callers that handle a damaged shard handle this one, too.
             raise type(error)(
                 f"{label!r} was released on {len(replies)} of {len(shards)} shards; release it again when the others "
                 f"are back: {error.message}",

@@ -204,6 +204,8 @@ def shared(graph: ArchitectureGraph, hashed: Mapping[int, str], base: ModelRecor
     keys = base.architecture.tensors
     there: dict[tuple[str, TensorSpec], OwnerEntry] = {}
     for key, entry in zip(keys, base.owner_map.entries, strict=True):
+        # By content, not by name or position: a snapshot may share a tensor with the base's under another number. The
+        # specification counts too, since tensors of other shapes may have the same bytes.
         there.setdefault((entry.digest, key.spec), entry)
     found = {number: there.get((hashed[number], key.spec)) for number, key in enumerate(graph.tensors)}
     return {number: entry for number, entry in found.items() if entry is not None}

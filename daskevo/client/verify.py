@@ -179,6 +179,7 @@ async def _look(session: Session) -> tuple[list[ShardSnapshot], list[Difference]
 
 async def _files(session: Session, *, remove: bool = False) -> tuple[list[Difference], tuple[str, ...], int]:
     """List the files; return leftovers of dead writers, foreign files, and the bytes of all files."""
+    # While the repository is open, a young temporary file may belong to a put that is being written.
     older_s = 0.0 if session.at_rest else WRITER_S
     answers = await session.directory.all("recount", timeout_s=CHECK_TIMEOUT_S, older_s=older_s, remove=remove)
     # Every provider lists the root's own files: take the list of one of them.
