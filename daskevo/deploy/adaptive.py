@@ -50,7 +50,8 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
     The cluster's `scale` must count trainers: true where all of its workers are trainers, and of `local_cluster`.
     """
 
-    state: Any = "inactive"  # of one that is refused
+    # Dask's `Adaptive` asks for it when it is deleted, also if `__init__` has refused the limits.
+    state: Any = "inactive"
     _idle: frozenset[Any] = frozenset()
     _registered = False
 
@@ -61,6 +62,7 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
     async def target(self) -> int:
         """Return how many trainers searches can use, and record which are idle."""
         if not self._registered:
+            # A bare call to the scheduler: `Client.register_plugin`, which pickles plugins itself, needs a client.
             await self.scheduler.register_scheduler_plugin(
                 plugin=dumps(TrainerDemand()), name=TrainerDemand.name, idempotent=True
             )
@@ -99,6 +101,7 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
 
     async def recommendations(self, target: int) -> dict[str, Any]:
         """Return recommendations as Dask's class does, but close whole jobs only, and never go below the target."""
+        # A cluster that is still starting or closing workers: let it come to rest, as Dask's own class does.
         if len(self.plan) != len(self.requested):
             await self.cluster
         spare = len(self.plan) - target
@@ -112,6 +115,7 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
             if len(names) <= spare and all(name in self._idle or name not in arrived for name in names):
                 spare -= len(names)
                 closed.append(job)
+        # A job has to be spare `wait_count` times in a row: one that is needed in between begins from 0.
         counts = {job: self.close_counts[job] + 1 for job in closed}
         self.close_counts.clear()
         self.close_counts.update(counts)
@@ -121,6 +125,7 @@ class AdaptiveTrainers(Adaptive):  # type: ignore[misc]
     async def scale_down(self, workers: list[Any]) -> None:
         """Close these jobs, except those in which an evaluation has begun meanwhile."""
         members = self._jobs()
+        # The scheduler decides, without a pause between looking and closing: here a task could begin in between.
         retired = await self.scheduler.daskevo_retire_trainers(jobs=[members[job] for job in workers])
         closed = [job for job, yes in zip(workers, retired, strict=True) if yes]
         if closed:

@@ -82,6 +82,7 @@ def unknown(tree: Mapping[str, Any]) -> dict[str, str | None]:
 
 def warn_of_unknown() -> None:
     """Log a warning for each unknown name below `daskevo`, once, and not again in child processes."""
+    # Nannies start workers as child processes with the same configuration: each would repeat the warnings.
     if multiprocessing.parent_process() is not None:
         return
     for key, meant in unknown(dask.config.config).items():
@@ -108,5 +109,6 @@ def share_logging() -> None:
         if name not in levels:
             other = logging.getLogger(name)
             other.setLevel(first.level)
+            # A copy of the list, so that a handler that is added to one logger later isn't added to all three.
             other.handlers = list(first.handlers)
             other.propagate = first.propagate

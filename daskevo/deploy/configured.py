@@ -71,6 +71,7 @@ def read_resources(value: Any, what: str) -> dict[str, float]:
         pairs = value.items() if isinstance(value, Mapping) else [word.split("=") for word in (value or "").split()]
         found = {str(name): float(amount) for name, amount in pairs}
     except (AttributeError, TypeError, ValueError):
+        # Fails the check below, which has the message for all that is wrong.
         found = {"": 0.0}
     good = all(name and 0 < amount < math.inf for name, amount in found.items())
     if not good or not found.keys().isdisjoint({EVALUATION, PROVIDER}):

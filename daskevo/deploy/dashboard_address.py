@@ -34,6 +34,7 @@ def dashboard_place(asked: str | int) -> str:
         try:
             (family, kind, *_, address), *_ = socket.getaddrinfo(host.strip("[]") or None, 0, type=socket.SOCK_STREAM)
             with socket.socket(family, kind) as here:
+                # Port 0, so that only the address is tried: a port in use is none of the errors.
                 here.bind(address)
         except (OSError, UnicodeError) as error:
             why = f"this machine can't listen there ({error})"

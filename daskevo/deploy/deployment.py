@@ -68,6 +68,8 @@ async def deploy(client: Client, settings: RepositorySettings, timeout_s: float)
                     f"{facts['quota_bytes']}: leave the argument out, or open it on another cluster",
                     quota_bytes=facts["quota_bytes"],
                 )
+            # Installed before the check, which is a method of the plugin. Only then are shards assigned: a worker that
+            # doesn't see the root must not get any.
             await _equip(transport, timeout_s)
             await _check_workers(client, transport, timeout_s)
             await _have_opened(transport, timeout_s, opener, limit)
@@ -110,6 +112,7 @@ async def _have_opened(transport: PoolTransport, timeout_s: float, opener: str, 
             await transport.coordinator("assign", timeout_s=timeout_s, opener=opener, patience_s=patience_s)
         except ShardUnavailable as error:
             far = error.facts.get("read"), len(error.facts.get("shards", ()))
+            # Nothing was read, or no more than at the last look: waiting for longer would not help.
             if not far[0] or far == before:
                 raise
             logger.info("%s", error.message)
@@ -164,6 +167,7 @@ async def _check_workers(client: Client, transport: PoolTransport, timeout_s: fl
     """
     patience = time.monotonic() + timeout_s / 2
     for pause_s in itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1])):
+        # Asked anew in each round: a worker that has left must not be waited for, nor a new one be passed over.
         known = (await client.scheduler.identity(n_workers=-1))["workers"]
         workers = {address: worker for address, worker in known.items() if has_role(worker["resources"])}
         results = await asyncio.gather(

@@ -52,6 +52,7 @@ def use_memory_again(environment: Mapping[str, str] = os.environ) -> bool:
     if chosen != DASKS_THRESHOLD or "MALLOC_MMAP_THRESHOLD_" in environment:
         return False
     try:
+        # musl and macOS have no `mallopt`.
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False

@@ -73,11 +73,13 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
             n = max(n, math.ceil(parse_bytes(memory) / self._memory_per_worker()))
         if cores is not None:
             n = max(n, math.ceil(cores / self._threads_per_worker()))
+        # The youngest go first, as Dask's own `scale` does; `sorted` keeps that order among those that are alike.
         trainers = [name for name, spec in reversed(self.worker_spec.items()) if _is_trainer(spec)]
         for name in sorted(trainers, key=self._is_busy)[: max(0, len(trainers) - n)]:
             del self.worker_spec[name]
         for _ in range(n - len(trainers)):
             self.worker_spec.update(self.new_worker_spec())
+        # `scale` may be called in any thread, and the state belongs to the event loop.
         self.loop.add_callback(self._correct_state)
         return NoOpAwaitable() if self.asynchronous else None
 
@@ -141,6 +143,8 @@ class LocalEvoCluster(SpecCluster):  # type: ignore[misc]
         if op == "remove":
             nanny = self.workers.get(self.scheduler_info["workers"][msg]["name"])
             if nanny is not None and nanny.status is Status.running:
+                # Skips `SpecCluster`, which would schedule that look, and keeps what the class above does: it updates
+                # the cluster's list.
                 Cluster._update_worker_status(self, op, msg)
                 return
         super()._update_worker_status(op, msg)
@@ -258,6 +262,7 @@ def local_cluster(
     def trainer(others: Iterable[Any]) -> dict[str, Any]:
         gpu = next_gpu(devices, (other["gpu"] for other in others if _is_trainer(other)))
         own = trainer_options(threads, gpu, provides=providers == 0, cuda=cuda)
+        # What the caller gives as `config` goes before the calmer settings of trainers.
         given = {**common, **own, "config": {**own["config"], **common.get("config", {})}}
         return {"cls": Nanny, "options": _with_env(given, env), "gpu": gpu}
 

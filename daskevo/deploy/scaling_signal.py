@@ -43,6 +43,7 @@ class TrainerDemand(SchedulerPlugin):  # type: ignore[misc]
 
     def want(self, client: str, search: str, evaluations: int) -> bool:
         """Record how many evaluations a search could run at once; return whether the cluster is adaptive."""
+        # A message that arrives after its client has left would keep trainers for a search that nobody runs.
         if evaluations and client in self._scheduler.clients:
             self._wanted[client, search] = evaluations
         else:
@@ -57,6 +58,7 @@ class TrainerDemand(SchedulerPlugin):  # type: ignore[misc]
         self._asked = time.monotonic()
         trainers = list(self._trainers())
         slots = sum(int(worker.resources[EVALUATION]) for worker in trainers)
+        # Not the sum of both: the tasks of a search are part of what it says that it could run.
         evaluations = max(sum(self._wanted.values()), self._tasks(trainers))
         each = slots / len(trainers) if trainers else 1
         return {"wanted": math.ceil(evaluations / each), "idle": [w.name for w in trainers if self._is_idle(w)]}
@@ -82,4 +84,5 @@ class TrainerDemand(SchedulerPlugin):  # type: ignore[misc]
         return sum(EVALUATION in (task.resource_restrictions or ()) for task in tasks)
 
     def _is_idle(self, worker: Any) -> bool:
+        # A task that has seceded is no longer in `processing`, and still runs.
         return not (worker.processing or worker.long_running or worker.resources.get(PROVIDER))

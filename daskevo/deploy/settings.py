@@ -43,6 +43,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def _installed(name: str) -> str | None:
+    # By the installed metadata: importing TensorFlow for its version would take seconds.
     for distribution in DISTRIBUTIONS.get(name, (name,)):
         with contextlib.suppress(PackageNotFoundError):  # a source tree on the path, for one
             return version(distribution)
@@ -150,6 +151,7 @@ class RepositorySettings:
         process = max(process_bytes, PROCESS_BYTES)
         pauses_at = int(limit * (pause_share or UNPAUSED_SHARE)) if limit else MEMORY_LIMIT // 2
         rest = max(pauses_at - process, 0)
+        # Messages to readers first: a provider that can't answer is of no use, however much it keeps in memory.
         leaving = min(rest // 5, MOST_LEAVING_BYTES)
         shared = rest - leaving
         asked = self.memory
@@ -180,6 +182,7 @@ def quota_bytes(quota: Any) -> int | None:
         found = None if quota is None else parse_bytes(quota)
     except (ValueError, TypeError, AttributeError, OverflowError):
         found = 0
+    # `parse_bytes` takes True for a byte, and an empty text for one, too.
     if found is not None and (isinstance(quota, bool) or quota == "" or found < 1):
         raise InvalidInput(
             f"quota={quota!r:.80} was asked for: use bytes, or a text such as '500 GB'", quota=str(quota)

@@ -30,5 +30,6 @@ class LeaveAtOnce(WorkerPlugin):  # type: ignore[misc]
 def _leave() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
+            # `os._exit` flushes nothing: the last lines of a log would be lost.
             stream.flush()
     os._exit(0)
