@@ -31,6 +31,8 @@ def export_line() -> str | None:
 def chosen_here() -> dict[str, Any]:
     """Return the settings in which this process' configuration differs from what defaults and files say."""
     known: dict[str, Any] = {}
+    # Dask has no record of what a program has set. So make what defaults and files give, without the environment, and
+    # compare.
     for defaults in dask.config.defaults:
         dask.config.update(known, defaults)
     dask.config.update(known, dask.config.collect(env={}))
@@ -41,6 +43,7 @@ def chosen_here() -> dict[str, Any]:
 def _difference(now: Mapping[str, Any], known: Mapping[str, Any], above: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in now.items():
+        # Dask takes `-` and `_` in names for the same.
         before = known.get(dask.config.canonical_name(name, known))
         if isinstance(value, Mapping):
             within = _difference(value, before if isinstance(before, Mapping) else {}, f"{above}{name}.")

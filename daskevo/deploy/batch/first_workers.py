@@ -59,6 +59,7 @@ def wait_for_workers(
     while (missing := _missing(cluster)) is not None:
         now = time.monotonic()
         jobs = {str(job.job_id): name for name, job in list(cluster.workers.items()) if job.job_id is not None}
+        # Only then: as long as some job was taken, workers may come of that one.
         if not jobs:
             cluster.raise_failure()
         if jobs and now - asked > ASK_EVERY_S:
@@ -95,6 +96,7 @@ def _tell(words: str, said: str, on_wait: Callable[[str], None] | None) -> str:
 
 def _missing(cluster: Any) -> str | None:
     """Return the role that no worker has yet."""
+    # A copy: the cluster updates this on the event loop, in another thread.
     found = [worker.get("resources") or {} for worker in dict(cluster.scheduler_info["workers"]).values()]
     return next(
         (role for role, key in (("trainer", EVALUATION), ("provider", PROVIDER)) if not any(key in f for f in found)),

@@ -43,6 +43,7 @@ def ask_for(kind: str, job_id: str, run: Callable[[Sequence[str]], str | None] |
         said = run(["scontrol", "--oneliner", "show", "job", job_id])
         return JobReport("unknown") if said is None else read_scontrol(said)
     if kind == "pbs":
+        # PBS Professional tells of ended jobs with `-x` only. Torque tells of them without, and means XML by it.
         for words in (["qstat", "-f", job_id], ["qstat", "-x", "-f", job_id]):
             if (said := run(words)) is not None:
                 return read_qstat(said)
@@ -68,6 +69,7 @@ def read_scontrol(said: str) -> JobReport:
         return JobReport("running", words)
     if not state:
         return JobReport("unknown")
+    # Slurm's other states are ends of a job: COMPLETED, FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, and so on.
     return JobReport("over", f"{words}, exit code {fields.get('ExitCode', 'unknown')}")
 
 

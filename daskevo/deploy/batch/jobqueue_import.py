@@ -31,10 +31,12 @@ def jobqueue() -> Any:
         raise BatchSystemError(
             "clusters on a batch system need dask-jobqueue, which is not installed here: pip install dask-jobqueue"
         ) from error
+    # Python lets only the main thread set a signal's handler, and the import of dask-jobqueue does so.
     except ValueError as error:
         raise BatchSystemError(
             f"dask-jobqueue can only be imported in the main thread ({error}): import dask_jobqueue there first"
         ) from error
+    # None is a handler that was not set by Python, which can't be put back.
     if in_main and before is not None:
         signal.signal(signal.SIGINT, before)
     if dask.config.get("jobqueue.slurm.death-timeout", None) is None:

@@ -133,6 +133,7 @@ class BatchCluster:
             there = [name for name in self.worker_spec if name not in self._provider_jobs]
             there_since = {name: number for number, name in enumerate(there)}
             spare = len(there) - max(wanted)
+            # Of jobs that are alike the youngest go first, as in clusters of Dask's own.
             there.sort(key=lambda name: (self._worth(name), -there_since[name]))
             for name in there[: max(0, spare)]:
                 del self.worker_spec[name]
@@ -196,6 +197,8 @@ class BatchCluster:
     def _job_of(self, worker: Any) -> Any:
         """Return the job that a worker of this name belongs to."""
         parts = str(worker).split("-")
+        # A worker is named by its job and a suffix (see `plan_node`), and a job's name has hyphens itself: the longest
+        # prefix that is a job counts.
         prefixes = ("-".join(parts[:count]) for count in range(len(parts), 0, -1))
         return next((name for name in prefixes if name in self.worker_spec or name in self.workers), None)
 
@@ -242,6 +245,7 @@ class BatchCluster:
 
     async def _close(self) -> None:
         await super()._close()  # type: ignore[misc]
+        # Now that no job writes there any more.
         remove_if_empty(self.made)
         # Certificates that dask-jobqueue has written for the jobs: files that are removed when they are closed.
         for name in ("ca_file", "cert", "key"):
@@ -259,6 +263,8 @@ class BatchCluster:
             # A batch system that has taken jobs and doesn't answer now will answer again.
             took_some = self._took_some or any(job.job_id for job in self.workers.values())
             again = took_some and error.facts.get("answered") is False
+            # Dask counts a job as there as soon as it was tried. Taken out again, it can be submitted anew, or is given
+            # up.
             for name, job in list(self.workers.items()):
                 if job.job_id is None:
                     job.status = Status.failed
@@ -269,9 +275,11 @@ class BatchCluster:
                 asyncio.get_running_loop().call_later(AGAIN_S, self._submit_again)
         submitted = {name: job for name, job in self.workers.items() if job.job_id is not None}
         for name, job in submitted.items():
+            # By identity: a job that is submitted anew has the name of the one before.
             if self._watched.get(name) is not job:
                 asyncio.get_running_loop().call_later(LOOK_AFTER_S[0], self._look, name, job, 0)
         self._watched = submitted
+        # Once a job is neither wanted nor there: until then its count of short lives must outlast that it is replaced.
         for name in set(self._of_workers) - set(self.worker_spec) - set(self.workers):
             del self._of_workers[name]
 
@@ -308,10 +316,12 @@ class BatchCluster:
                     asyncio.get_running_loop().call_later(wait_s, self._count, job, known.since, wait_s)
         elif op == "remove":
             job = self._job_of(self.scheduler_info["workers"][msg]["name"])
+            # A worker may only have lost its connection: give it the time that Dask gives it.
             delay = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout"))
             if job in self._of_workers:
                 arrivals = self._of_workers[job].arrivals
                 asyncio.get_running_loop().call_later(delay, self._replace, job, arrivals, time.monotonic())
+        # Not `SpecCluster`'s, which looks for the worker's name among those of jobs: a job here has several workers.
         Cluster._update_worker_status(self, op, msg)
 
     def _count(self, job: Any, since: float, waited_s: float) -> None:
@@ -343,6 +353,7 @@ class BatchCluster:
 
     async def _look_at(self, name: Any, job: Any, times: int) -> None:
         number = str(job.job_id)
+        # In a thread: `scontrol` may take seconds, and the scheduler lives on this event loop.
         report = await asyncio.to_thread(ask_for, self.kind, number)
         if not self._is_awaited(name, job):
             return
@@ -374,6 +385,7 @@ class BatchCluster:
         known = self._of_workers.setdefault(job, _OfWorkers())
         known.came.clear()
         known.short = known.short + 1 if lived_s < self._short_s else 0
+        # Out of `workers` and still in `worker_spec`: that is what has Dask submit it anew.
         closing = asyncio.ensure_future(self.workers.pop(job).close())
         self._futures.add(closing)  # type: ignore[attr-defined]
         if known.short >= SHORT_LIVES:

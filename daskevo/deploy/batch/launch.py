@@ -108,6 +108,8 @@ def batch_cluster(
     config = f"jobqueue.{options.get('config_name') or kind}"
     _check_size(config, options)
     trainers, providers = _roles(config, trainers_per_job, providers_per_job, provider_jobs)
+    # Drawn: clusters of one name are equal to Dask, and `get_client` of a second one would return the first one's
+    # client.
     name = f"daskevo-{uuid.uuid4().hex[:6]}"
     folder = Path(log_directory or dask.config.get(f"{config}.log-directory", None) or "daskevo-jobs").expanduser()
     if options.get("job_name") is None and dask.config.get(f"{config}.name", NAME) == NAME:
@@ -126,8 +128,10 @@ def batch_cluster(
     if dask.config.get("daskevo.batch.cuda", None) if cuda is None else cuda:
         own.append("--cuda")
     options.setdefault("scheduler_options", dask.config.get(f"{config}.scheduler-options", None) or {})
+    # Any free port, since several people run searches on one login node, and the usual one is taken.
     options["scheduler_options"] = {"dashboard_address": ":0", **options["scheduler_options"]}
     _check_interface(config, options)
+    # Before dask-jobqueue makes them: only what wasn't there before may be removed again.
     made = missing_folders(folder.absolute())
     try:
         cluster = _classes(base)(
@@ -138,6 +142,7 @@ def batch_cluster(
             lifetime_s=lifetime_s,
             provider_options={
                 **(provider_options or {}),
+                # One worker for each of these jobs, as far as dask-jobqueue and adaptive scaling count.
                 "processes": 1,
                 "worker_extra_args": [*shared, "--trainers", "0", "--providers", "1"],
             },
@@ -145,6 +150,7 @@ def batch_cluster(
             processes=max(trainers, 1),
             worker_command=COMMAND,
             worker_extra_args=[*shared, *own],
+            # Absolute, because the job script runs in a folder that the batch system chooses.
             log_directory=str(folder.absolute()),
             **options,
         )
@@ -247,4 +253,5 @@ def _lifetime(
             f"lifetime_margin={margin!r} leaves nothing of a walltime of {found}: use a shorter margin, or a "
             "longer walltime"
         )
+    # At most a quarter of the lifetime, of which a long margin would leave little to a short job.
     return limit - before, min(before, (limit - before) / 4)

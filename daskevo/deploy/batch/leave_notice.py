@@ -32,5 +32,6 @@ async def let_go(scheduler: Any, addresses: Sequence[str], timeout_s: float) -> 
 
 async def announce(scheduler: Any, addresses: Sequence[str]) -> None:
     """Have workers be known as leaving for a moment."""
+    # With neither flag workers only get the status `closing_gracefully`, which searches can see, and no new tasks.
     await scheduler.retire_workers(workers=list(addresses), close_workers=False, remove=False)
     await asyncio.sleep(NOTICE_S)

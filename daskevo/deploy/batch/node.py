@@ -78,6 +78,7 @@ async def run_node(
     nannies = {
         worker.name: Nanny(scheduler, name=worker.name, **_options(worker, options, metrics)) for worker in workers
     }
+    # Exceptions are returned: one worker that can't start must not take the others of the node with it.
     started = await asyncio.gather(*nannies.values(), return_exceptions=True)
     for name, outcome in zip(list(nannies), started, strict=True):
         if isinstance(outcome, BaseException):
@@ -90,10 +91,12 @@ async def run_node(
         logger.error("%d of %d workers could be started: %s", len(nannies), len(workers), ", ".join(nannies))
     await _until(told, nannies, ends)
     there = [worker for worker in workers if worker.name in nannies]
+    # Signalled, there are seconds left: too few to hand shards over, enough to say that this is no crash.
     if told.is_set():
         await _give_notice(scheduler, there, nannies, connection)
     else:
         await _retire(scheduler, there, nannies, connection, told)
+    # Whether or not the scheduler has answered: a batch system kills what is left seconds after its signal.
     await asyncio.gather(*(nanny.close(timeout=10) for nanny in nannies.values()))
     return 0
 
@@ -156,4 +159,5 @@ async def _give_notice(
 
 def _addresses(workers: Sequence[NodeWorker], nannies: dict[str, Any]) -> list[str]:
     found = [nannies[worker.name].worker_address for worker in workers]
+    # None: the nanny's worker process is down just now.
     return [address for address in found if address is not None]

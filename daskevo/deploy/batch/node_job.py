@@ -58,4 +58,6 @@ class NodeJob:
 
     async def close(self) -> None:
         await super().close()  # type: ignore[misc]
+        # dask-jobqueue leaves the status as it was, and Dask asserts at a cluster's end that all that it started is
+        # closed.
         self.status = Status.closed

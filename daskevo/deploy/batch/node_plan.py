@@ -84,6 +84,7 @@ def plan_node(
     dealt = _deal(list(gpus), trainers, gpus_per_trainer)
     share = None if memory_bytes is None else memory_bytes // (trainers + providers)
     each = max(1, threads // max(trainers, 1))
+    # The name alone if there is one worker of a kind, since dask-jobqueue expects just that of a job with one process.
     names = [name] if max(trainers, providers if not trainers else 0) == 1 else None
     planned = [
         NodeWorker(

@@ -96,8 +96,10 @@ def refusal(command: str, message: str) -> Refusal:
 
 def _said(text: str) -> str:
     """Return what the batch system said, out of dask-jobqueue's message."""
+    # Standard error last in its message, which quotes both streams.
     before, found, stderr = text.partition("stderr:")
     stdout = before.partition("stdout:")[2] if found else ""
+    # Some commands explain a refusal on standard output.
     for part in (stderr, stdout):
         if words := " ".join(part.split()):
             return repr(words[:QUOTED])
