@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from html import escape
 from typing import Any
 
@@ -50,8 +51,9 @@ RASTER_FROM = 4000
 """Marks in one figure from which they are drawn as pixels: a page of 100,000 circles does not scroll."""
 
 
-def settings(font: float = 10.0) -> Any:
-    """Return the context in which figures are made and saved, so that a user's own matplotlibrc changes nothing.
+@contextmanager
+def settings(font: float = 10.0) -> Iterator[None]:
+    """Context, or decorator, in which figures are made and saved, so that a user's own matplotlibrc changes nothing.
 
     Parameters
     ----------
@@ -59,7 +61,8 @@ def settings(font: float = 10.0) -> Any:
         Size of text, in points.
     """
     sizes = {"font.size": font, "axes.titlesize": 1.05 * font, "legend.fontsize": 0.9 * font}
-    return matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS, **sizes, "backend": "svg"})
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS, **sizes, "backend": "svg"}):
+        yield
 
 
 def logarithmic(axis: Axis, words: Callable[[float], str] = "{:g}".format) -> None:

@@ -31,6 +31,7 @@ class Curve(NamedTuple):
     width: float
 
 
+@d.settings()
 def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
     """Draw stored bytes against full copies, as they were with retirement and as they would be without."""
     curves = [_curves(run) for run in runs]

@@ -29,6 +29,7 @@ LOGARITHMIC_FROM = 20
 """Ratio of the largest figure to the smallest from which a linear axis would press the small ones together."""
 
 
+@d.settings()
 def front(runs: Sequence[RunSeries]) -> Drawing | None:
     """Draw the first objective over each of the further ones, all evaluations and those of the front."""
     others = runs[0].others

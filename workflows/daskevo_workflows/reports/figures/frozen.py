@@ -27,6 +27,7 @@ from daskevo_workflows.reports.series import (
 )
 
 
+@d.settings()
 def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
     """Draw the share of frozen vertices of each evaluation over time, and its moving mean."""
     chosen = [run for run in runs if any(e.frozen_share is not None and e.ended_s is not None for e in run.finished)]

@@ -38,6 +38,7 @@ PHASE_INKS = {
 """Phase -> colour and hatch: told apart in grey too."""
 
 
+@d.settings()
 def phases(runs: Sequence[RunSeries]) -> Drawing | None:
     """Draw where the time of an evaluation goes: mean seconds per phase, from scratch and with an inherited prefix."""
     groups = [

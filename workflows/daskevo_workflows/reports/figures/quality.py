@@ -30,6 +30,7 @@ from daskevo_workflows.reports.series import (
 )
 
 
+@d.settings()
 def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
     """Draw every evaluation's quality, the running best and the moving mean over running time; runs side by side."""
     if not any(run.scored for run in runs):
@@ -98,6 +99,7 @@ def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
     )
 
 
+@d.settings()
 def best_by_evaluations(arms: Sequence[Arm]) -> Drawing | None:
     """Draw the best so far over the number of evaluations, all arms in one panel: free of how fast machines were."""
     runs = [run for arm in arms for run in arm.runs]
