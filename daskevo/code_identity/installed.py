@@ -22,6 +22,7 @@ def is_installed(module: str) -> bool:
     top = module.partition(".")[0]
     if top == "__main__":
         return False  # a script or a notebook; its name says nothing, also where `python -m` of a package runs it
+    # daskevo itself may run from a checkout, outside of site-packages.
     if top in OURS or top in sys.stdlib_module_names or top in sys.builtin_module_names:
         return True
     found = sys.modules.get(module) or sys.modules.get(top)
@@ -49,6 +50,8 @@ def is_of_c_code(kind: type) -> bool:
     if kind in (types.SimpleNamespace, Exception, BaseException):
         return False
     written = types.WrapperDescriptorType | types.MethodDescriptorType | types.BuiltinFunctionType
+    # Bit 9, Py_TPFLAGS_HEAPTYPE, is missing in static classes of C code. Its other classes have it, as Python's do, and
+    # are known by their methods, which are written in C.
     return not kind.__flags__ & 1 << 9 or any(isinstance(inside, written) for inside in vars(kind).values())
 
 
@@ -66,4 +69,5 @@ def installed_name(value: Any) -> str | None:
     found: Any = sys.modules.get(module)
     for attribute in name.split("."):
         found = getattr(found, attribute, None)
+    # The name has to lead to this very object: one that was wrapped or replaced goes by its content.
     return f"{module}.{name}" if found is value else None

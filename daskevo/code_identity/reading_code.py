@@ -35,6 +35,7 @@ def reads_of(code: types.CodeType) -> tuple[tuple[str, ...], ...]:
             chain.append(str(instruction.argval))
         elif name in ("LOAD_ATTR", "LOAD_METHOD") and chain:
             chain.append(str(instruction.argval))
+        # These may stand between a global and its attributes, in some version of Python or other.
         elif name not in ("CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG", "NOP"):
             end()
         if name == "IMPORT_NAME":
@@ -44,6 +45,7 @@ def reads_of(code: types.CodeType) -> tuple[tuple[str, ...], ...]:
             found.pop(tuple(imported), None)
             imported.append(str(instruction.argval))
             found[tuple(imported)] = None
+        # An import loads its level first (the dots of a relative one), so the last whole number before it is the level.
         elif name in ("LOAD_CONST", "LOAD_SMALL_INT") and type(instruction.argval) is int:
             level = instruction.argval
     end()

@@ -66,6 +66,7 @@ def reduced_of(value: Any) -> Any:
     if isinstance(value, Iterator):
         return None
     try:
+        # Items of lists and dicts come as iterators, whose own text would be an address.
         found = value.__reduce_ex__(2)
         return found if isinstance(found, str) else [[*part] if isinstance(part, Iterator) else part for part in found]
     except Exception:  # noqa: BLE001 - somebody else's
@@ -97,5 +98,6 @@ def order_of(value: Any) -> str:
 
 
 def frames_of(data: bytes) -> Iterator[bytes]:
+    # The length first: otherwise two values could be cut at another place and give the same bytes.
     yield f"{len(data)} ".encode()
     yield data

@@ -98,6 +98,7 @@ class Walk:
             name, content = self._waiting.popleft()
             digest = hashlib.blake2b(digest_size=16)
             for token in content():
+                # Ended by a zero, so that two tokens never read as one.
                 digest.update(token if isinstance(token, bytes) else f"{token}\0".encode())
             digests.append(digest.digest())
             parts[self._free_name(name, parts)] = digest.hexdigest()[:8]
@@ -256,6 +257,7 @@ class Walk:
         yield "class"
         self._modules[made.__module__] = None
         yield from self.value(type(made), name)
+        # Not the whole __mro__: each base is a part that names its own bases.
         for base in made.__bases__:
             yield from self.value(base, name)
         for attribute, inside in sorted(vars(made).items()):
@@ -281,6 +283,7 @@ class Walk:
             return
         if is_plain(value):
             if id(value) in self._inside:
+                # A container inside itself: it is named by how many levels further out it stands.
                 yield f"again {len(self._inside) - self._inside.index(id(value))}"
                 return
             self._inside.append(id(value))
@@ -371,6 +374,7 @@ class Walk:
             if kind.__module__.partition(".")[0] == "pandas":
                 yield from self.value([getattr(value, part, None) for part in ("index", "columns", "name")], name)
         elif hasattr(value, "__array__") and is_installed(kind.__module__) and not is_in_memory(kind):
+            # Arrays on disk or in a cluster (h5py, zarr, Dask): reading them could take hours.
             yield str((getattr(value, "shape", None), getattr(value, "dtype", None)))
             self._not_known(value, name)
         elif is_installed(kind.__module__) and (function := wrapped_by(value)) is not None:

@@ -108,6 +108,7 @@ class ArchitectureGraph:
 
     def started(self, starts: Mapping[int, str]) -> ArchitectureGraph:
         """Return the graph with these `starts` and no others."""
+        # The same object keeps what it has worked out: ids, calls, tensors.
         if starts == self.starts:
             return self
         layers = (replace(layer, start=starts.get(number, "")) for number, layer in enumerate(self.layers))
@@ -151,6 +152,7 @@ class ArchitectureGraph:
 
         The last graphs that were read or written are kept: a search reads the same ancestors again and again.
         """
+        # Without the lock: a dict lookup is atomic, and a miss only costs another decoding.
         graph = _last.get(text)
         if graph is None:
             graph = ArchitectureGraph.from_json(from_text(text))
@@ -166,6 +168,7 @@ _lock = threading.Lock()
 
 def _remember(text: str, graph: ArchitectureGraph) -> None:
     with _lock:
+        # Inserted again at the end: the first one is the one that has gone unused for longest.
         _last.pop(text, None)
         _last[text] = graph
         if len(_last) > _KEPT:

@@ -29,6 +29,7 @@ class Detached(NamedTuple):
 
 def in_order(names: Mapping[str, object]) -> list[str]:
     """Return names of tensors in the order in which they are attached, independent of the given order."""
+    # By group first: in plain order `a-b/0` stands between `a` and `a/0`, which are of one group.
     return sorted(names, key=lambda name: (_group_of(name), name))
 
 
@@ -77,6 +78,7 @@ def attach(graph: ArchitectureGraph | None, specs: Mapping[str, TensorSpec]) -> 
 
 def is_snapshot(graph: ArchitectureGraph) -> bool:
     """Tell whether a graph is one that `attach` made."""
+    # Signatures of layers are JSON objects, so no model's last vertex has this one.
     return graph.vertices[-1].signature == SNAPSHOT
 
 
@@ -109,6 +111,7 @@ def detach(graph: ArchitectureGraph) -> Detached:
     if not first and not calls:
         return Detached(None, tuple(names))
     try:
+        # A record is not to be trusted: edges and outputs may lead to what is cut off here.
         model = ArchitectureGraph(
             graph.layers[:first], graph.vertices[:calls], graph.inputs, graph.outputs, graph.structure
         )

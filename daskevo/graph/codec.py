@@ -28,6 +28,7 @@ def encode(
     return {
         "format": FORMAT,
         "layers": [
+            # `start` came later. Left out where empty, it leaves records as earlier versions wrote them.
             [layer.name, layer.config, [spec.to_json() for spec in layer.tensors], *filter(None, [layer.start])]
             for layer in layers
         ],
@@ -57,6 +58,7 @@ def from_text(text: str) -> JSON:
     """Read what `to_text` wrote; raises CorruptRecord if it isn't strict JSON."""
     try:
         return json.loads(text, parse_constant=_refuse)
+    # A hostile text may be nested deeper than the parser goes.
     except (TypeError, ValueError, RecursionError) as error:
         raise CorruptRecord(f"not an architecture graph as daskevo writes it: {error}") from error
 
@@ -114,6 +116,7 @@ def _layer(value: JSON) -> LayerRecord:
 def _vertex(value: JSON, signatures: list[JSON]) -> Vertex:
     match value:
         case [layer, int() as signature, list() as edges, commutative, call]:
+            # A negative index would count from the table's end.
             if 0 <= signature < len(signatures):
                 return Vertex(layer, signatures[signature], tuple(map(_edge, edges)), commutative, call)
     raise _malformed("a vertex")

@@ -29,6 +29,7 @@ def as_written_now(signature: Any) -> Any:
     >>> as_written_now('{"layer":{"class":"keras.layers.MultiHeadAttention","config":{"heads":2,"use_gate":false}}}')
     '{"layer":{"class":"keras.layers.MultiHeadAttention","config":{"heads":2}}}'
     """
+    # Each layer with such arguments has one of the marks, so that all other signatures needn't be parsed.
     if type(signature) is not str or not any(mark in signature for mark in _MARKS):
         return signature
     try:
@@ -40,6 +41,7 @@ def as_written_now(signature: Any) -> Any:
         name = str(part.get("class") or part.get("class_name")).removeprefix("keras.layers.")
         if isinstance(config, dict) and part.get("module", "keras.layers") == "keras.layers":
             for argument, default in LATER.get(name, {}).items():
+                # Types are compared too: 0 equals False.
                 if argument in config and type(config[argument]) is type(default) and config[argument] == default:
                     del config[argument]
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -50,6 +50,7 @@ def vertex_ids(
         The fields of an :class:`~daskevo.graph.ArchitectureGraph`, valid.
     """
     positions = {vertex: position for position, vertex in enumerate(inputs)}
+    # A layer's first call comes before its others, whose ids contain the first one's.
     order = by_cone(layers, vertices)
     # Each distinct signature is hashed once, however many vertices share it.
     signatures: dict[str, bytes] = {}
@@ -63,6 +64,7 @@ def vertex_ids(
             signature = signatures[vertex.signature] = _hash(vertex.signature.encode())
         first = first_call.get(vertex.layer)
         # The tensors of a later call are those of the first, whose id it contains.
+        # The letters C, S and T keep apart what the digests behind them are of; these have the same length.
         belongs = b"C" + first if first is not None else _begins(layers[vertex.layer])
         edges = [_edge(ids[edge.source], edge, vertex.commutative) for edge in vertex.edges]
         if vertex.commutative:
@@ -105,6 +107,7 @@ def by_cone(layers: Sequence[LayerRecord], vertices: Sequence[Vertex]) -> Sequen
         return range(len(vertices))
     cones: list[int] = []
     for index, vertex in enumerate(vertices):
+        # Sets of vertices as the bits of integers: a union is one operation.
         cone = 1 << index
         for edge in vertex.edges:
             cone |= cones[edge.source]

@@ -35,6 +35,7 @@ class Prefix:
         """Return the prefix that ends before some layers of `graph`: without their calls and all behind them."""
         inside: set[int] = set()
         shared = {mine for mine, _ in self.vertices}
+        # A layer's first call comes before its others, which are outside if that one is: it brings the weights.
         for mine in by_cone(graph.layers, graph.vertices):
             if mine not in shared:
                 continue
@@ -92,6 +93,7 @@ def longest_common_prefix(graph: ArchitectureGraph, other: ArchitectureGraph) ->
     predecessors, whether it is a model input and which, whether it is the first call of its layer. So not even a
     collision of hashes makes a pair of vertices that differ, or gives one vertex two partners.
     """
+    # Twins have ids of their own, so no vertex of the other graph is lost here.
     known = {vertex_id: index for index, vertex_id in enumerate(other.ids)}
     partners: dict[int, int] = {}
     taken: set[int] = set()
@@ -120,6 +122,7 @@ def _same_call(
     first, partner_first = graph.calls[vertex.layer][0], other.calls[partner.layer][0]
     if first == mine:
         one, two = graph.layers[vertex.layer], other.layers[partner.layer]
+        # Signatures say nothing of tensors and loaded weights, which vertex ids contain: they are compared here.
         return partner_first == theirs and (one.tensors, one.start) == (two.tensors, two.start)
     return partners.get(first) == partner_first
 

@@ -101,6 +101,7 @@ def _check_layers(layers: Sequence[LayerRecord]) -> None:
 
 def _check(value: object, kind: type, where: str, index: int | None = None) -> None:
     # What is wrong is put into words only where something is: models have hundreds of parts, and few have wrong ones.
+    # The exact type: bool passes for int otherwise, and a subclass may compare and hash as it likes.
     if type(value) is not kind:
         raise _error(f"{where.format(index)} is of type {type(value).__name__}, expected {kind.__name__}")
 
@@ -109,6 +110,7 @@ def _check_text(text: object, most: int, where: str, index: int) -> None:
     _check(text, str, where, index)
     if len(text) > most:  # type: ignore[arg-type]
         raise _error(f"{where.format(index)} has {len(text)} characters, of {most} allowed")  # type: ignore[arg-type]
+    # Lone surrogates can't be stored as UTF-8. Nearly all text is ASCII, which has none.
     if not text.isascii():  # type: ignore[attr-defined]
         check_json(text, where.format(index))
 

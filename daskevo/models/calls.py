@@ -69,6 +69,7 @@ def read_call(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *,
     left_out = implicit_masks(operation, arguments, parameters_of(operation)) | {_TRAINING}
     arguments = {name: value for name, value in arguments.items() if name not in left_out}
     args, kwargs = _without(left_out, operation, args, kwargs)
+    # Operations know no mode.
     if mode is not None and isinstance(operation, keras.layers.Layer):
         given[_TRAINING] = mode
     if given and not is_moot(operation, given[_TRAINING]):
@@ -79,6 +80,7 @@ def read_call(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *,
     positions: dict[int, int] = {}
     for name, value in arguments.items():
         for path, tensor in _tensors(name, value):
+            # A tensor that is passed twice gives two edges. To call again, the first one's position serves for both.
             positions.setdefault(id(tensor), len(tensors))
             tensors.append((path, tensor))
 
@@ -125,6 +127,7 @@ def call_again(operation: Any, again: JSON, tensors: Sequence[Tensor]) -> list[T
         return tensors[position]
 
     match again:
+        # With the key "$", `decode` would make something else of the keyword arguments than a dict.
         case {"args": list() as args, "kwargs": dict() as kwargs} if "$" not in kwargs:
             outputs = operation(*decode(args, tensor), **decode(kwargs, tensor))
             return list(keras.tree.flatten(outputs))
@@ -222,6 +225,7 @@ _of_class: WeakKeyDictionary[type, inspect.Signature] = WeakKeyDictionary()
 def _parameters(operation: Any) -> inspect.Signature:
     """Return the signature of ``operation.call``; worked out once for each class, as it takes a third of the walk."""
     kind = type(operation)
+    # Somebody replaced `call` on this one object: its class says nothing of it.
     if "call" in vars(operation):
         return inspect.signature(operation.call)
     found = _of_class.get(kind)

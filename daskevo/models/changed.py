@@ -37,6 +37,7 @@ def as_it_is(model: keras.Model, flat: FlatModel) -> FlatModel:
     records = flat.graph.layers
     now = zip(flat.layers, records, strict=True)
     is_configured_alike = all(_is_same(record.config, record_config(operation)) for operation, record in now)
+    # The usual case, without flattening again. What code of the user's reads may have changed with no configuration.
     if is_configured_alike and not has_own_code(flat.graph):
         return flat
     found = flatten(model)
@@ -44,6 +45,7 @@ def as_it_is(model: keras.Model, flat: FlatModel) -> FlatModel:
     if is_configured_alike and before == after:
         return flat
     check_storable(found)
+    # By identity: tensor numbers, which say what was inherited and frozen, go on meaning the same variables.
     if list(map(id, found.variables())) != list(map(id, flat.variables())):
         raise InvalidInput("the model has other weights than when it was flattened: flatten it again after changing it")
     layers = zip(records, found.graph.layers, strict=True)

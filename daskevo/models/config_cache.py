@@ -41,6 +41,7 @@ def recorded(operation: Any, work_out: Callable[[], dict[str, JSON]]) -> dict[st
     known = _known.get(key)
     if known is None:
         found = work_out()
+        # Asked again: its configuration may have changed while it was serialised, by itself or in another thread.
         if _key(operation) == (name, key) and depends_on_nothing_else(found):
             with _lock:
                 if len(_known) >= _MOST:

@@ -55,6 +55,7 @@ def vet(config: JSON, custom_objects: Mapping[str, Any], layer: str) -> None:
     for part in json_objects(config):
         if "class_name" in part:
             _check(part, custom_objects, layer)
+        # Keras would pass them on to methods of the layer, `build_from_config` and `compile_from_config`.
         for key in ("build_config", "compile_config"):
             if key in part:
                 raise _refused(layer, f"a {key}, which daskevo writes in no record")
@@ -83,6 +84,7 @@ def _check(part: dict[str, JSON], custom_objects: Mapping[str, Any], layer: str)
     symbol = _keras_class(part.get("module"), kind)
     if symbol is None:
         raise _unknown(layer, f"the class {str(registered or kind)[:80]!r}")
+    # By the class' own name again: Keras exports some under several.
     if not issubclass(symbol, _KINDS) or symbol.__name__ in _REFUSED:
         raise _refused(layer, f"a {kind}, which is no part of a layer")
 
@@ -93,6 +95,7 @@ def _keras_class(module: JSON, name: str) -> type | None:
         return None
     symbol = public_symbol(f"{module}.{name}")
     if symbol is None and module in sys.modules:
+        # Not by getattr: the `__getattr__` of a module may import others.
         symbol = vars(sys.modules[module]).get(name)
     return symbol if isinstance(symbol, type) else None
 

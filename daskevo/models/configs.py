@@ -32,6 +32,7 @@ def record_config(operation: Any, *, allow_lambda: bool = False) -> dict[str, JS
     """
     _check_functions(operation, allow_lambda)
     adapted = _adapted(operation)
+    # The cache goes by the layer's own configuration, which doesn't say what was adapted.
     if adapted:
         return _work_out(operation, adapted, allow_lambda)
     return recorded(operation, lambda: _work_out(operation, {}, allow_lambda))
@@ -67,10 +68,12 @@ def _plain(value: Any) -> JSON:
         return {key: _plain(item) for key, item in value.items() if key not in _LEFT_OUT}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
+    # numpy's scalars are no JSON, and layers keep those that they were given.
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return {"$": "float", "value": repr(float(value))}
+    # Before the loop: bool is a kind of int.
     if value is None or isinstance(value, bool):
         return value
     for kind in (str, int, float):  # subclasses such as np.str_ and IntEnum too
@@ -236,4 +239,5 @@ def resolves(function: dict[str, JSON]) -> bool:
     modules = [f"keras.{known}" for known in _FUNCTION_MODULES]
     if isinstance(module, str) and module != "builtins":
         modules = [known for known in modules if known == module]
+    # Functions only: what Keras serialises by a bare name is one.
     return any(isinstance(public_symbol(f"{known}.{name}"), types.FunctionType) for known in modules)

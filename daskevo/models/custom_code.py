@@ -74,6 +74,7 @@ def _digest(part: Any) -> str:
         before = _last.get(part)
         if before is not None and before[0].digest == made.digest and before[0].unknown == made.unknown:
             return before[1]
+        # A random digest: what can't be compared must equal nothing that another process stored.
         digest = f"{ONLY_HERE}{uuid.uuid4().hex}" if made.unknown else made.digest
         _last[part] = made, digest
     if before is not None:

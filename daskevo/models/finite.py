@@ -15,6 +15,7 @@ Array = np.ndarray[Any, Any]
 _BEYOND = {"float16": 0x7C00, "bfloat16": 0x7F80}
 """Bits of infinity; those of nan are larger. Arithmetic on these types is twenty times slower than a look at bits."""
 _WITHOUT_SIGN = np.uint16(0x7FFF)
+# Values per step: what is made of them without their signs takes 512 kB, not the size of the weights.
 _AT_ONCE = 1 << 18
 
 

@@ -235,6 +235,7 @@ def is_later_default(kind: type, argument: str, value: JSON) -> bool:
     argument, value:
         As in its configuration.
     """
+    # What was an argument in version 3.13 is in the signatures of that time, whatever its default is now.
     if not issubclass(kind, keras.layers.Layer) or argument in _first_arguments(kind):
         return False
     default = arguments_of(kind).get(argument, inspect.Parameter.empty)
@@ -260,6 +261,7 @@ def _spelled(word: str) -> list[str]:
 def arguments_of(kind: type) -> dict[str, object]:
     """Return the arguments of a class of the running Keras, its bases' included, with their defaults."""
     found: dict[str, object] = {}
+    # Bases too: most layers pass `**kwargs` on to them. The class' own default comes first, and counts.
     for base in kind.__mro__:
         if "__init__" in vars(base):
             for name, parameter in inspect.signature(base.__init__).parameters.items():  # type: ignore[misc]

@@ -40,6 +40,7 @@ class Expected:
     def rank(self, node: Node, index: int) -> int | None:
         """Return how many dimensions an input of a node had in the base; None of a node that isn't the base's."""
         kind, ranks = self.ranks.get(node.name, (None, []))
+        # A mutator may have put another layer under the name.
         if kind != node.kind or not ranks:
             return None
         return ranks[min(index, len(ranks) - 1)]
@@ -119,12 +120,14 @@ class _Fitting:
         try:
             self.specs[name] = self._asked(name)
         except Misfit:
+            # What Keras said of the shapes as they came, not of those that the attempt to fit made of them.
             raise self._refused(name, said) from None
 
     def _asked(self, name: str) -> tuple[Spec, ...]:
         node = self.graph[name]
         found = output_specs(node, inputs_of(node, self.specs), first_call(self.graph, node, self.specs))
         for spec in found:
+            # Keras computes some such shapes without an error.
             if any(size is not None and size < 1 for size in spec.shape[1:]):
                 raise Misfit(f"nothing is left of its input: {spec}")
         return found
@@ -163,6 +166,7 @@ class _Fitting:
     def _merge_inputs(self, name: str) -> None:
         node = self.graph[name]
         made = self.graph.create("merge", layer(self.merge), node.inputs)
+        # The same tensor may flow in twice; both edges go.
         for place in dict.fromkeys(node.inputs):
             while place in self.graph[name].inputs:
                 self.graph.disconnect(place, name)
@@ -251,10 +255,12 @@ def _projection(rank: int, width: int, strides: int = 1) -> Layer:
 def _shrinking(spec: Spec, sizes: Sequence[int], wanted: Sequence[int], width: int | None) -> tuple[str, Layer]:
     """Return what makes exactly the sizes that are wanted of larger ones."""
     strides = [size // goal for size, goal in zip(sizes, wanted, strict=True)]
+    # A convolution of size 1 takes every stride-th position: size / stride of them, rounded up.
     exact = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)] == list(wanted)
     if width not in (None, spec.shape[-1]) and len(set(strides)) == 1 and strides[0] > 1 and exact:
         assert width is not None
         return "project", _projection(spec.rank, width, strides[0])
+    # Pooling without padding gives (size - window) // stride + 1 positions: solved for the window.
     window = [size - (goal - 1) * stride for size, goal, stride in zip(sizes, wanted, strides, strict=True)]
     kind = f"AveragePooling{_BY_RANK[spec.rank]}"
     return "pool", layer(kind, pool_size=window, strides=strides)

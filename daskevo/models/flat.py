@@ -39,6 +39,7 @@ class FlatModel:
         found = []
         for layer, record in zip(self.layers, self.graph.layers, strict=True):
             variables = weights_of(layer)
+            # Each time: quantising, LoRA and adapting exchange a layer's variables, and numbers would mean others.
             if tuple(map(spec_of, variables)) != record.tensors:
                 raise InvalidInput(
                     f"layer {record.name!r} had {len(record.tensors)} weights when the model was flattened and has "

@@ -52,6 +52,7 @@ def flatten(model: keras.Model, *, allow_lambda: bool = False) -> FlatModel:
         raise cannot_flatten("no-graph", f"what {describe(model)} does when it is called isn't recorded")
     walk = _Walk(allow_lambda)
     root = _Frame()
+    # Inputs first: the walk from the outputs wouldn't meet those that no output depends on.
     for key, tensor in _fed_as(functional):
         walk.add_input(root, tensor, key)
     inputs = tuple(range(len(walk.vertices)))
@@ -129,6 +130,7 @@ class _Walk:
                 stack.pop()
                 continue
             needed = self._place(frame, tensor)
+            # Reversed, so that the first argument is on top: vertices come in the order of a recursive walk.
             stack += reversed(needed)
 
     def _place(self, frame: _Frame, tensor: Tensor) -> list[tuple[_Frame, Tensor]]:
@@ -141,6 +143,7 @@ class _Walk:
         operation, node, slot = found
         functional = _graph_of(operation) if isinstance(operation, keras.Model) else None
         if functional is not None:
+            # A frame for each call: a model that is called twice gives each of its layers two vertices.
             inner = frame.inner.get(id(node))
             if inner is None:
                 inner = frame.inner[id(node)] = self._enter(frame, operation, functional, node)
@@ -151,6 +154,7 @@ class _Walk:
             if inner.spec(output).shape != tensor.shape:
                 frame.specs[id(tensor)] = inner.spec(output)
             return []
+        # The mode of an outer call replaces a layer's own, so a node may be read as several calls.
         key = (id(node), id(frame.training))
         call = self._calls.get(key)
         if call is None:
@@ -227,6 +231,7 @@ class _Walk:
         arguments = [path for path, _ in call.tensors]
         commutative = is_commutative(operation, call)
         if commutative:
+            # Layers take a list, operations `x1` and `x2`: with one spelling the order shows in no name.
             arguments = [f"inputs/{index}" for index in range(len(arguments))]
         edges = tuple(Edge(*place, path) for place, path in zip(sources, arguments, strict=True))
         text = signature(self._signatures[number], call.constants, outputs)
@@ -274,6 +279,7 @@ def _check_weights(model: keras.Model, operations: list[Any]) -> None:
                     f"{describe(operation)} and {describe(other)} hold the same variable {variable.path!r}",
                     layer=operation.name,
                 )
+    # They would be neither stored nor loaded, and the model that is loaded would be another.
     outside = [variable.path for variable in model.weights if id(variable) not in owners]
     if outside:
         raise cannot_flatten(

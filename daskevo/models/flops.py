@@ -91,6 +91,7 @@ def flops(graph: ArchitectureGraph) -> Flops:
         layer = signature["layer"]
         package, _, kind = layer["class"].rpartition(".")
         call = _Call(
+            # The signature of an Input has no configuration.
             config=layer.get("config", {}),
             weights=tuple(spec.shape for spec in graph.layers[vertex.layer].tensors),
             inputs=tuple(outputs[edge.source][edge.slot] for edge in vertex.edges),

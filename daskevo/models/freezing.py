@@ -80,6 +80,8 @@ def freeze(
     last = _last_that_trains(flat)
     candidates = [layer for layer in layers if layer != last and weights_of(flat.layers[layer])]
     moving = {layer for layer in candidates if moves(flat.layers[layer])}
+    # Layers that move can't be frozen, so they are no candidates, of which a share is counted. Whether the policy would
+    # have chosen them is for the report alone.
     frozen = _choose(flat, [layer for layer in candidates if layer not in moving], parsed, steps or {})
     asked = _choose(flat, candidates, parsed, steps or {}) if moving else []
     before = tuple(pair for layer in frozen for pair in _trainable_in(flat.layers[layer]))
@@ -133,6 +135,7 @@ def _closed(flat: FlatModel, chosen: list[int]) -> list[int]:
         for vertex in vertices:
             sources = [(edge.source, vertices[edge.source].layer) for edge in vertex.edges]
             behind.append(any(behind[source] or (trains[of] and of not in frozen) for source, of in sources))
+        # What is taken out trains, and may open layers behind it at another call: until nothing changes.
         open_ = {vertex.layer for vertex, is_behind in zip(vertices, behind, strict=True) if is_behind} & frozen
         if not open_:
             return [layer for layer in chosen if layer in frozen]

@@ -12,6 +12,7 @@ from daskevo.models.keras_private import dtype_policy_given_back, names_given_ba
 
 
 def _runs_eagerly() -> bool:
+    # Importing TensorFlow beside another backend would cost seconds and memory.
     if keras.config.backend() != "tensorflow":
         return False
     import tensorflow as tf

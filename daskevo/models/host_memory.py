@@ -32,6 +32,7 @@ def to_host(variable: Any) -> np.ndarray[Any, Any]:
         tensor = _read(variable.value)
         if tensor.dtype.name in _EXCHANGED and tensor.device.endswith("CPU:0"):
             array: np.ndarray[Any, Any] = np.from_dlpack(tensor)
+            # Where it could be written to, a copy is made: the memory is the variable's.
             if not array.flags.writeable:
                 return array
         return _frozen(value_of(tensor))
@@ -92,6 +93,7 @@ def _plain_variable() -> Any:
     """Return the class of variables that lie in this process' memory."""
     import tensorflow as tf
 
+    # Out of a function that is being traced, where the class would be another.
     with tf.init_scope():
         return type(tf.Variable(False, trainable=False))
 
@@ -123,6 +125,7 @@ def is_shareable(array: np.ndarray[Any, Any]) -> bool:
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a read-only, C-contiguous copy in aligned memory."""
+    # numpy promises no such alignment, so the block is larger, and the copy begins where it is aligned.
     block = np.empty(array.nbytes + ALIGNMENT_BYTES, np.uint8)
     start = -block.ctypes.data % ALIGNMENT_BYTES
     copy: np.ndarray[Any, Any] = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)

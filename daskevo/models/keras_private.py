@@ -125,6 +125,7 @@ def names_given_back() -> Iterator[None]:
 
     Unlike in `fresh_names`, layers from before the block keep their names to themselves, so that a model may use them.
     """
+    # The block counts in a copy: `before` must not change, as it is put back.
     before = global_state.get_global_attribute(_NAME_COUNTS) or {}
     global_state.set_global_attribute(_NAME_COUNTS, collections.defaultdict(int, before))
     try:

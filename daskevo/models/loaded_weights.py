@@ -114,6 +114,7 @@ def _tables(layer: Any) -> Iterator[tuple[Any, np.ndarray[Any, Any]]]:
 
 def _is_set(layer: Any, exact: bool) -> bool:
     if isinstance(layer, keras.layers.Normalization):
+        # Before `adapt` the variance is 1, mean and count are 0.
         return any(np.any(to_host(weight) != (weight.name == "variance")) for weight in layer.weights)
     if isinstance(layer, keras.layers.EinsumDense):
         return False  # it draws by an initializer that it doesn't keep: nobody can tell
@@ -147,6 +148,7 @@ def _is_initial(weight: Any, initializer: Any, exact: bool) -> bool:
         farthest = max(sample.max(), -sample.min())
         if has_formula and farthest > _farthest(initializer, spread) * (1 + 4 * _epsilon(dtype)):
             return False
+        # Four standard errors, 5 % at least: hardly any draw is taken for weights that were loaded.
         error = max(0.05, 4 / math.sqrt(sample.size)) * spread
         # By a dot product: numpy's own `std` takes three times as long for the few values of a small layer.
         off = float(sample.mean())
@@ -189,6 +191,7 @@ def _farthest(initializer: Any, spread: float) -> float:
 
 
 def _epsilon(dtype: str) -> float:
+    # Rounded to the dtype, a drawn value may lie a little beyond the limit of its distribution.
     return {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype, 2.0**-20)
 
 

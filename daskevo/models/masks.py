@@ -44,6 +44,8 @@ def implicit_masks(
         and name.endswith("mask")
         and (value is None or _same_mask(value, _carried(name, arguments)))
     )
+    # Whether Keras fills in a mask depends on which arguments are tensors, masks among them: leaving one out may change
+    # what it does for another, so what can be left out shrinks until it agrees with itself.
     while found:
         rest = {name: value for name, value in arguments.items() if name not in found}
         filled = _filled_in(rest, parameters)

@@ -54,6 +54,7 @@ def graph_of(model: keras.Model | Callable[[], keras.Model]) -> ModelGraph:
         raise InvalidInput(f"a base is a Keras model, or a function without arguments that makes one, not {made!r:.80}")
     flat = flatten(made).graph
     graph = ModelGraph(_usable(str(_named(flat))))
+    # A function was called with fresh numbers; names in a model that was passed depend on what else the process made.
     names = _names(flat, renumber=made is model)
     owners: dict[int, str] = {}
     for vertex, name in zip(flat.vertices, names, strict=True):
@@ -65,6 +66,7 @@ def graph_of(model: keras.Model | Callable[[], keras.Model]) -> ModelGraph:
     graph.inputs = tuple(names[position] for position in flat.inputs)
     graph.outputs = tuple(place_of(names[vertex], slot) for vertex, slot in flat.outputs)
     graph.structure = _structure(flat)
+    # Mutators change this graph: if a configuration left something out, all candidates would differ from their base.
     _check_same(graph, flat)
     return graph.as_base()
 
@@ -133,6 +135,7 @@ def made_layer(node: Node, name: str) -> Any:
     """Return the layer that a node calls first, under a name; raises CannotRebuild if it names unknown code."""
     assert isinstance(node.layer, Layer)
     recorded = node.layer.to_json()
+    # Graphs may come from a record, and a record from anywhere.
     vet(recorded, {}, node.name)
     return make_layer(recorded, name)
 

@@ -82,6 +82,7 @@ class Mutated(MutatedGraphs):
         named = bases if isinstance(bases, Mapping) else {"base": bases}
         graphs = {label: base if isinstance(base, ModelGraph) else graph_of(base) for label, base in named.items()}
         self._expected = {label: Expected(graph) for label, graph in graphs.items()}
+        # `shape_only`: candidates are made to see whether they fit, and need no weights.
         super().__init__(
             name, graphs, mutators, evolve=evolve, steps=steps, grow=grow, shrink=shrink, size=size, around=shape_only
         )

@@ -28,6 +28,7 @@ def inner_arguments(model: Any, functional: Any, node: Any) -> tuple[list[Tensor
         ``nested-keyword-tensor`` or ``nested-input``.
     """
     arguments = bind(model, node.arguments.args, node.arguments.kwargs)
+    # Inside, the layers get the masks of the outer tensors anyway.
     for name in implicit_masks(model, arguments, parameters_of(model)):
         del arguments[name]
     given = arguments.pop("inputs", None)

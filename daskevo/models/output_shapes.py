@@ -70,6 +70,7 @@ def output_specs(
     key = (layer.key, call, inputs, before)
     found = _known.get(key)
     if found is None:
+        # Errors are remembered too: what doesn't fit is proposed as often as what does.
         found = _known[key] = _asked(node, inputs, first)
         while len(_known) > REMEMBERED:
             _known.popitem(last=False)

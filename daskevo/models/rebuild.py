@@ -182,6 +182,7 @@ class _NeedsValues(Exception):
 
 
 def _initializer(array: np.ndarray[Any, Any]) -> Callable[..., Any]:
+    # Keras passes shape and dtype; `check_tensors` has compared them with the array's.
     return lambda *_, **__: to_tensor(array)
 
 
@@ -279,6 +280,7 @@ def make_layer(recorded: JSON, name: str) -> Any:
     layer = keras.saving.deserialize_keras_object(config, safe_mode=True)
     if not isinstance(layer, keras.Operation):
         raise TypeError(f"{type(layer).__name__} is no layer")
+    # Also where the configuration has no name.
     layer.name = name
     return layer
 
@@ -307,6 +309,7 @@ def compare(wanted: ArchitectureGraph, found: ArchitectureGraph) -> ChangedCode:
     versions has was read by the running one, and is no difference; arguments that both have must be equal. Return the
     layers whose code differs.
     """
+    # Lengths are compared below: the first vertex that differs says more than a number.
     for mine, theirs in zip(wanted.vertices, found.vertices, strict=False):
         if (mine.layer, mine.edges, mine.commutative) != (theirs.layer, theirs.edges, theirs.commutative) or not (
             mine.signature == theirs.signature or same_but_for_versions(mine.signature, theirs.signature)

@@ -59,6 +59,7 @@ def is_commutative(operation: Any, call: Call) -> bool:
         return False
     if kind in _COMMUTATIVE_LAYERS:
         return all(path.startswith("inputs/") for path, _ in call.tensors)
+    # By the module too: a user's operation of such a name may do anything.
     return kind.__module__ == "keras.src.ops.numpy" and kind.__name__ in _COMMUTATIVE_OPERATIONS
 
 
@@ -106,6 +107,7 @@ def signature(of_layer: JSON, constants: JSON, outputs: list[Tensor]) -> str:
     outputs:
         Shapes (batch first) and dtypes of what the call returns.
     """
+    # Without the batch: its size makes no other layer.
     shapes = [[list(tensor.shape[1:]), tensor.dtype, *_kinds(tensor)] for tensor in outputs]
     return json.dumps(
         {"layer": of_layer, "call": constants, "outputs": shapes},

@@ -48,6 +48,7 @@ def check_storable(flat: FlatModel) -> None:
     if kinds <= _known:
         return
     try:
+        # A check must not change which seeds the layers get that are made after it.
         with apart():
             check_rebuild(flat.graph, _classes(flat))
     except CannotRebuild as error:
@@ -87,6 +88,7 @@ def _overrides(layer: Any, method: str) -> bool:
 
 
 def _equal(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    # By bytes, as nan doesn't equal nan.
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 

@@ -71,6 +71,7 @@ def changed_code(recorded: ArchitectureGraph, here: ArchitectureGraph) -> Change
         The record, and the model that was made of it, flattened: their vertices belong together by position.
     """
     read_by = _read_by(recorded)
+    # Every version of Python compiles the same code differently, so digests of another one say nothing.
     if read_by not in (None, RUNNING_CODE):
         return ChangedCode()
     layers: dict[str, None] = {}

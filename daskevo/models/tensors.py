@@ -59,6 +59,7 @@ def write_tensors(flat: FlatModel, arrays: Mapping[int, np.ndarray[Any, Any]]) -
     """
     variables = flat.variables()
     check_tensors(flat.graph, arrays)
+    # All are looked at before the first is written: an error leaves the model as it was.
     for number in arrays:
         _variable(flat, variables, number)
     for number, array in arrays.items():

@@ -52,6 +52,7 @@ def training_key(model: keras.Model, graph: ArchitectureGraph, *, names: bool = 
     layers = [model, *with_sublayers(model)]
     parts: list[Any] = [[with_names_numbered(layer.config) for layer in graph.layers]]
     codes = {kind: _code_of(kind) for kind in set(map(type, layers))}
+    # Each once: the model is among its own layers, and a layer may be held in several places.
     for layer in {id(layer): layer for layer in layers}.values():
         kind = type(layer)
         if (code := codes[kind]) is None:

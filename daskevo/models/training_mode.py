@@ -42,6 +42,7 @@ def counts(kind: type | None, mode: Any) -> bool:
     mode:
         As it stands there.
     """
+    # Of an unknown class, True may change what it does; None and False are what it is called with anyway.
     if kind is None:
         return bool(mode)
     return mode is not _default(kind) and not (_infers(kind) and not mode)

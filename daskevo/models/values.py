@@ -158,4 +158,5 @@ def _from_bytes(dtype: JSON, shape: list[JSON], data: str) -> np.ndarray[Any, An
         found = np.frombuffer(base64.b64decode(data, validate=True), dtype=kind).reshape(shape)
     except (TypeError, ValueError) as error:
         raise CorruptRecord(f"a constant array of a call is malformed: {error}") from error
+    # What lies over the decoded bytes is read-only, and whoever is called may write to its argument.
     return found.copy()
