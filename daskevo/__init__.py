@@ -36,6 +36,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'daskevo' has no attribute {name!r}")
     module, attribute = _LAZY[name]
     value = getattr(import_module(module), attribute)
+    # So that this function is called once for each name.
     globals()[name] = value
     return value
 

@@ -84,6 +84,8 @@ class DaskevoError(Exception):
         self.facts = facts
 
     def __getattr__(self, name: str) -> Any:
+        # Not `self.facts`: an error that is just being made or unpickled has none, and would end up here again and
+        # again.
         facts = self.__dict__.get("facts", {})
         if name in facts:
             return facts[name]
@@ -159,6 +161,7 @@ class RepositoryError(DaskevoError):
 class UnknownModel(RepositoryError, KeyError):
     """No model of that id was ever stored."""
 
+    # KeyError's shows the message in quotes.
     __str__ = Exception.__str__
 
 

@@ -64,6 +64,7 @@ def without(what: str, missing: list[str]) -> InvalidInput:
 
 def _is_there(module: str) -> bool:
     try:
+        # Importing it would tell as well, but TensorFlow takes seconds.
         return find_spec(module) is not None
     except ValueError:  # what has been imported without one
         return True

@@ -25,6 +25,7 @@ VertexId = NewType("VertexId", bytes)
 JSON = Any
 """A value that JSON can carry: None, bool, int, finite float, str, list, dict with str keys."""
 
+# Ids are parts of file names: no separators, and the first letter rules out hidden files and `..`.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _LABEL = re.compile(r"[a-z]{1,20}:[\w .+@#()-]{1,150}")
 
@@ -220,6 +221,7 @@ class Tick(NamedTuple):
         """
         if isinstance(value, (list, tuple)) and len(value) == 2:
             generation, counter = value
+            # The exact type, since a bool is an int; below 2**63, since the prefix index keeps ticks as int64.
             if type(generation) is int is type(counter) and 0 <= generation < 2**63 and 0 <= counter < 2**63:
                 return cls(generation, counter)
         raise CorruptRecord(f"expected a tick [generation, counter], found {shorten(value)}")
@@ -304,6 +306,7 @@ _INT = frozenset({int})
 @functools.lru_cache(maxsize=1 << 14)
 def _checked_spec(shape: tuple[int, ...], dtype: str) -> TensorSpec | None:
     """Return the one specification of that shape and dtype; None if a dimension or the size is out of range."""
+    # Also for shapes with a 0, whose size says nothing about the other dimensions.
     if not all(0 <= n < 2**62 for n in shape):
         return None
     spec = TensorSpec(shape, dtype)

@@ -162,6 +162,7 @@ def _weights(weights: Sequence[int], count: int) -> bytes:
         raise InvalidInput(
             f"weights must be one positive int for each of the {count} vertices: pass `graph.weights(graph, by)`"
         )
+    # The core adds them up in int64, where a larger sum would become negative.
     if sum(weights) > _MOST:
         raise InvalidInput("weights must be less than 2**63 in all: count larger units, such as kB")
     return np.array(weights, np.int64).tobytes()

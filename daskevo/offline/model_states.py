@@ -39,6 +39,7 @@ def standings(root: str | os.PathLike[str], models: Iterable[ModelId]) -> dict[M
     for number, names in homes.items():
         try:
             records = records_from_json(read_shard(opened.path, number))
+            # The last one: under a later generation, what is staged would be freed and count as unknown.
             generation = max((record.generation for record in records if isinstance(record, Generation)), default=0)
             shard = Shard(number, generation, records)
         except CorruptRecord:

@@ -145,6 +145,7 @@ class OfflineConnection:
         self.transport = transport = OfflineTransport(self.root, generation, all_over=lease is None)
         self.session = Session(transport, timeout_s)
         self.session.reads_without_reserving = True
+        # Without a lease nobody writes here: `verify` need not look twice to tell damage from work under way.
         self.session.at_rest = lease is None
         tensors = DurableTensors(_locator(self.root), _CACHE_BYTES)
         transport.host = ShardHost(_HERE, self.root, tensors, self.session)
@@ -214,6 +215,7 @@ def _try_to_look_at(root: Root, number: int, tensors: DurableTensors) -> tuple[S
 
 def _look_at(root: Root, number: int, rows: Sequence[JSON], tensors: DurableTensors) -> ServedShard:
     records = records_from_json(rows)
+    # The last one: under a later generation, what is staged would be freed in this view.
     generation = max((record.generation for record in records if isinstance(record, Generation)), default=0)
     shard = Shard(number, generation, records)
     served = ServedShard(shard, None, tensors, lambda served, effects: None, read_only_files=root.shard(number))
@@ -241,6 +243,7 @@ def repair(root: Root, timeout_s: float) -> Verification:
 async def _repair(root: Root, timeout_s: float) -> Verification:
     loop = asyncio.get_running_loop()
 
+    # `take_lease` blocks, so it runs in a thread, from which it asks on this loop.
     def ask(holder: Holder) -> str | None:
         return asyncio.run_coroutine_threadsafe(_identity(holder), loop).result()
 
@@ -259,9 +262,11 @@ async def _repair(root: Root, timeout_s: float) -> Verification:
             if kind != ShardDamaged.__name__:
                 raise typed_error(kind, message, {"shard": number})
             transport.troubles[number] = DAMAGED + message
+        # Openings leave retirements and audits to the background: `verify` must not report what they have not done yet.
         await host.at_rest(_PATIENCE_S)
         return await verify(session, repair=True, before=before)
     finally:
+        # First, so that nothing is written any more when another job takes the lease.
         await host.close()
         await asyncio.to_thread(lease.release)
 

@@ -53,6 +53,7 @@ class Attempts:
         `live` is the scheduler's present knowledge: this run of the task is processing on its worker, or the client is
         connected.
         """
+        # Ended is final, whatever the scheduler says by now: the holder's attempts may have been given back already.
         if not live or holder in self._ended:
             return None
         attempt = self.tick()
@@ -134,6 +135,7 @@ class Attempts:
 
     def postpone(self, settle: Settle) -> None:
         """Settle an attempt later, since its home shard did not answer."""
+        # A late report must not bring back what was settled meanwhile.
         if settle in self._in_hand:
             self._in_hand.remove(settle)
             self._postponed[settle] = None

@@ -64,6 +64,8 @@ class Remedies:
 
 def claims_of(snapshot: ShardSnapshot) -> list[Claim]:
     """Return the attempts for which a shard keeps bits, staged parts, or files that no record names."""
+    # Without bits of models on their own tensors: these go with staged parts, which are claims themselves, or by
+    # retirement.
     claims: dict[Claim, None] = {bits.claim: None for bits in snapshot.bits if bits.model != bits.owner}
     claims |= {(view.model, view.attempt): None for view in snapshot.staged}
     claims |= dict.fromkeys(_unnamed_files(snapshot))

@@ -141,6 +141,7 @@ def json_value(value: object, depth: int = 0) -> JSON:
     if kind is str:
         return text(value)
     if kind is int:
+        # The integers that msgpack can carry.
         if -(2**63) <= value < 2**64:  # type: ignore[operator]
             return value
     elif kind is float:
@@ -316,6 +317,7 @@ def numbers_of(value: object) -> frozenset[int]:
     raise CorruptRecord(f"expected runs [start, stop, ...] of tensor numbers, found {shorten(value)}")
 
 
+# Encoders convert to Python's own types, since msgpack refuses others, such as NumPy's numbers.
 MODEL: Codec[ModelId] = Codec(str, _model)
 SCOPE: Codec[str] = Codec(str, _scope)
 LABEL: Codec[str] = Codec(str, check_label)

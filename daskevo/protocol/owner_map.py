@@ -73,6 +73,7 @@ class OwnerMap:
         """
         if len(self.entries) > MAX_TENSORS:
             raise CorruptRecord(f"{len(self.entries)} tensors are more than the limit of {MAX_TENSORS}")
+        # Each id once: the tensors of a model come from few owners.
         place = {owner: index for index, owner in enumerate(self.owners)}
         return {
             "owners": list(place),

@@ -151,6 +151,7 @@ class Kept(Record):
     released: Annotated[dict[str, Tick], LABELS]
 
 
+# With slots: a repository has more and more of them, all in memory.
 @dataclass(frozen=True, slots=True)
 class Tombstone(Record):
     """Only in the head of a journal: a retired model without stored tensors.
@@ -240,6 +241,7 @@ def _record_or_what_it_is_about(row: object) -> Record:
         record = row.get("record")
         about = record if isinstance(record, Mapping) else row
         model = _read_or_none(MODEL, about.get("model_id", about.get("model")))
+        # A reader's reservation names no model, and nobody else depends on it.
         if model is None and kind != "Referred":
             raise
         attempt = _read_or_none(TICK, about.get("attempt"))

@@ -143,8 +143,10 @@ class Shard:
 
     @decide.register
     def _(self, message: ask.Refer) -> Decision:
+        # Bits of a model at its own id cover its own segment, so they could not be told from a reservation.
         if message.model == message.owner:
             return Decision(say.Refused("itself"))
+        # The next audit would drop the bits of such an attempt while its holder counts on them.
         if self._is_past(message.attempt):
             return Decision(say.Refused("over"))
         references, wanted = self.state.references, mask_of(message.numbers)
@@ -176,6 +178,7 @@ class Shard:
         # A model's bits on its own tensors are removed by abort or retirement only.
         if message.owner == message.model:
             return Decision(say.Ok())
+        # Not flushed, nor are drops below: an audit does again what a crash undoes.
         return Decision(say.Ok(), self._drop(message.owner, (message.model, message.attempt), message.numbers))
 
     @decide.register
@@ -189,10 +192,12 @@ class Shard:
         refusal = self._refuse_to_stage(message.record)
         if refusal is not None:
             return Decision(refusal)
+        # Not flushed: to publish flushes the journal up to its own record, and this one stands before it.
         return Decision(say.Ok(), self._stage(message.record, message.file_bytes))
 
     @decide.register
     def _(self, message: ask.Publish) -> Decision:
+        # Before any refusal: a repeated message has to get the verdict of the first.
         known = self._known(message.model, message.attempt)
         if known is not None:
             return known
@@ -279,6 +284,7 @@ class Shard:
         model = self.state.find(message.model)
         if model is None or model.record.attempt != message.attempt or model.state == "published":
             return Decision(say.Refused("unknown" if model is None else "published"))
+        # Not flushed: if the record is lost, whoever opens the shard next carries out the retirement again.
         return Decision(say.Ok(), (write.Retired(message.model),) if model.state == "retiring" else ())
 
     def retiring(self) -> list[Retirement]:

@@ -207,6 +207,7 @@ class Assignment:
 
         The caller decides when to try again, with `assign`.
         """
+        # No new version for a shard that was still being opened: the table named no provider for it before either.
         if self._opening.get(shard) == name:
             del self._opening[shard]
         elif self._serving.get(shard) == name:
@@ -219,6 +220,7 @@ class Assignment:
             shard: self._providers[self._serving[shard]] if shard in self._serving else None
             for shard in range(self.shards)
         }
+        # Troubles are added by the scheduler plugin, which hears why an opening failed.
         return ShardTable(self.version, self.generation, places, dict(self._lost), {}, dict(self._lost_with))
 
     def providers(self) -> dict[str, Place]:

@@ -109,6 +109,7 @@ class ShardSnapshot(Wire):
     @property
     def named_files(self) -> frozenset[Segment]:
         """Segment files that the records name."""
+        # The file of a model goes with its last living tensor, also while the model's record stays.
         kept = {(view.model, view.attempt) for view in self.models if view.has_file and view.alive}
         return frozenset(kept | {(view.model, view.attempt) for view in self.staged if view.has_file})
 

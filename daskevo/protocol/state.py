@@ -137,6 +137,7 @@ class ShardState:
     def _(self, record: Dropped) -> Effects:
         claim = (record.model, record.attempt)
         gone = self.references.remove(record.owner, claim, mask_of(record.numbers))
+        # The owner may have been retired, and kept only for the tensors that were referred to.
         self.bury(record.owner)
         return _freed(gone, self.references)
 
@@ -241,6 +242,7 @@ class ShardState:
         records += [staged for attempts in self.staged.values() for staged in attempts.values()]
         records += [Aborted(model, attempt) for model, attempts in self.fences.items() for attempt in sorted(attempts)]
         # `Staged` records restore the bits of staged models on their own tensors; all other bits need a record.
+        # They come last, since bits on tensors that are not there are refused.
         for owner, claim, mask in self.references:
             if claim[0] != owner or self.references.published.get(owner) == claim[1]:
                 records.append(Referred(owner, *claim, numbers_in(mask)))

@@ -88,6 +88,7 @@ def lineage(host: ShardHost, shard: int, models: Sequence[str]) -> list[Any] | N
     found: dict[ModelId, Any] = {}
     for model in models:
         current: ModelId | None = ModelId(model)
+        # Models share ancestors, whose records are sent once.
         while current is not None and current not in found and len(found) < LINEAGE_AT_ONCE:
             record = _record(host, current)
             if record is None:

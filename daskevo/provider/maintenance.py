@@ -58,6 +58,7 @@ async def keep_order(host: Maintained) -> None:
 async def audit(host: Maintained, give_up_lost: bool = False) -> int:
     """Audit a provider's shards now; return the number of drops and deleted files; `give_up_lost` as in `remedies`."""
     done = sum([await _audit(host, served, give_up_lost) for served in host.in_order()])
+    # What the audit dropped may have left files half dead.
     await tidy(host)
     return done
 

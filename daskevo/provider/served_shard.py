@@ -135,6 +135,7 @@ class ServedShard:
         RootUnusable
             If a record could not be written; it was not applied.
         """
+        # A message of its own gains nothing: it is checked once either way.
         if len(messages) > 1 and (answered := await self._answer(messages)) is not None:
             return answered
         return [await to_the_end(self._carry_out(message)) for message in messages]
@@ -165,6 +166,7 @@ class ServedShard:
             if self._read_only and decision.records:
                 raise NotDeployed("the repository was opened without a cluster, to be read only: pass client=...")
             effects = await self._change(decision, frees=isinstance(message, _FREEING))
+        # Whatever the verdict, what has arrived for its put is of no use any more.
         if isinstance(message, Abort):
             self.uploads.forget(self.number, message.model, message.attempt)
         for effect in effects:

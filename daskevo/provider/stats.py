@@ -111,6 +111,7 @@ def _look_at(host: ShardHost, served: ServedShard, live: Collection[Attempt], fo
         for claim in claims:
             if claim[1] in live:
                 found.reservations += 1
+            # Bits of a model on its own tensors are no references: the paper counts other models.
             elif claim[0] != owner:
                 found.references += 1
     for model_id, model in state.models.items():

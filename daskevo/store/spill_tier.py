@@ -63,6 +63,7 @@ class SpillTier(MutableMapping[TensorKey, Array]):
                     raise
 
     def __setitem__(self, key: TensorKey, array: Array) -> None:
+        # A new file each time, since a reader may be in the old one.
         segment = write_segment(self.folder / f"{next(self._counter)}.spill", {0: array})
         with self._lock:
             old = self._segments.get(key)

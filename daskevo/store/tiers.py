@@ -241,6 +241,7 @@ class DurableTensors(Tensors):
         self._remember(key, array, self.segments.token(*key[:2]))
 
     def __delitem__(self, key: TensorKey) -> None:
+        # The cache last, as in `free`.
         del self.segments[key]
         self._cache.discard(key)
 

@@ -29,6 +29,7 @@ __all__ = [
     "thread_state",
 ]
 
+# By name, not imported: dask-jobqueue is an extra.
 HOOKS: Mapping[str, tuple[str, ...]] = {
     "distributed.deploy.cluster.Cluster": ("_update_worker_status",),
     "distributed.deploy.spec.SpecCluster": (
@@ -89,6 +90,7 @@ def refusal_of(pool: Any, address: str) -> str | None:
 
 def pages(scheduler: Any) -> list[str]:
     """Return the list of pages that Dask's dashboard links to; append a name to have it linked too."""
+    # Imported here, since it needs Bokeh, which only Dask's dashboard needs.
     from distributed.dashboard.scheduler import template_variables
 
     found: list[str] = template_variables(scheduler)["pages"]

@@ -347,6 +347,7 @@ class PoolTransport:
         # Connecting and the answer share one limit, so that a call never takes longer than its caller allows.
         comm = await self._connected(address, name, deadline, again)
         try:
+            # Above 0, or `wait_for` would cancel the call before it has begun.
             return await _within(
                 max(deadline - loop.time(), 0.001),
                 send_recv(comm=comm, op=name, **_shippable(arguments)),

@@ -76,6 +76,7 @@ def room_for(words: int) -> int:
 @helper
 def take(pool: Array, room: int) -> int:
     """Return a block; the caller made sure that the pool's end has room for it."""
+    # 0 ends a list of free blocks: the block of that number is the pool's own state, which is never free.
     block = int64(pool[FREE + room])
     if block > 0:
         pool[FREE + room] = pool[block * UNIT]
@@ -145,6 +146,7 @@ def pop(pool: Array, head: int) -> None:
 @helper
 def pair(pool: Array, word: int) -> Any:
     """Return two words as one uint64."""
+    # Through uint32: a negative int32 would set the upper half, too.
     return np.uint64(np.uint32(pool[word])) | np.uint64(np.uint32(pool[word + 1])) << _HALF
 
 
@@ -174,6 +176,7 @@ def following(slots: Array, slot: int) -> int:
 @helper
 def enter(slots: Array, pool: Array, entry: Any) -> None:
     """Put an entry, a tag and a block, into the first empty slot for its tag."""
+    # There is an empty slot: the table is made larger long before it is full.
     slot = home_of(slots, entry >> _HALF)
     while slots[slot] != _EMPTY:
         slot = following(slots, slot)
@@ -294,6 +297,7 @@ def add(slots: Array, pool: Array, ids: Array, record: Array) -> int:
         words += words_of(room_for(NODES + 2 * size))
         for place in range(size):
             words += growth(pool, found[place] * UNIT + LIST)
+    # Nothing has changed but new nodes without graphs, which the next call finds.
     if pool[END] * UNIT + words > len(pool):
         return -words
 

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# nogil: queries run side by side. NumPy's error model: numba leaves out a check for 0 at each division.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 
@@ -50,6 +51,7 @@ def entry(signature: Any, *, keep: Path | None) -> Callable[[Function], Function
                 _warn_unkept(keep, error)
             except Exception as error:  # noqa: BLE001 - nobody can tell what a damaged pickle raises
                 logger.warning("daskevo: compiled code in %s can't be used (%r): it is made anew", keep, error)
+                # These name the files of compiled code: without them, numba compiles and writes all anew.
                 for index in keep.rglob("*.nbi"):
                     index.unlink(missing_ok=True)
         return numba.njit([signature], **_OPTIONS)(function)  # type: ignore[no-any-return]
@@ -100,12 +102,15 @@ def cache_folder(modules: Sequence[Path]) -> Iterator[Path | None]:
         status = folder.stat()
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise PermissionError(f"others can write to {folder}, and what is kept there is run")
+        # The folder may be there, and its disk full or read-only.
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         _warn_unkept(folder, error)
         yield None
         return
+    # numba reads this setting when a function is decorated. It is put back, so that functions of users keep their
+    # folder.
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:

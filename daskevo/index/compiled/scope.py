@@ -21,6 +21,7 @@ _GROWTH = 1.25
 page by page, not copied."""
 _FULLEST, _EMPTIEST = 0.6, 0.4
 """Shares of slots in use: at 0.6 an absent id is known after 3.6 slots, mostly of one cache line."""
+# Models to exclude: a count of 0, int64.
 _NOBODY = bytes(8)
 
 _SLOTS, _POOL = types.uint64[::1], types.int32[::1]
@@ -51,11 +52,13 @@ class Scope:
         """Add a model that isn't there."""
         ids, record = np.frombuffer(model.ids, np.uint64), np.frombuffer(model.record, np.int32)
         vertices = len(ids) // 2
+        # At most: each vertex may be a new node, and all together a new graph.
         taken = int(self._pool[TAKEN]) + vertices + 1
         if taken > _FULLEST * len(self._slots):
             larger = np.zeros(int(taken / _EMPTIEST), np.uint64)
             _rehash(self._slots, larger, self._pool)
             self._slots = larger
+        # Room for nodes first, which `add` takes for granted; it says itself how much the rest needs.
         block = -vertices * NODE_UNITS * UNIT
         self._lengthen(-block)
         while (block := _add(self._slots, self._pool, ids, record)) < 0:

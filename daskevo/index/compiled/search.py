@@ -93,6 +93,7 @@ def best(
         number[vertex] = find_node(slots, pool, tags[vertex], ids[2 * vertex], ids[2 * vertex + 1])
     for edge in range(len(edges) // 2):
         source, target = edges[2 * edge], edges[2 * edge + 1]
+        # In order of targets, so that a source is done before what it flows into.
         if not 0 <= source < target < total or (edge > 0 and target < edges[2 * edge - 1]):
             return BAD_EDGES, 0
         if number[source] == 0:
@@ -155,6 +156,7 @@ def best_of(pool: Array, at: Array, weights: Array, cones: Array, exclude: Array
         whole += weights[vertex]
         graph = pool[at[vertex] + BEST]
         prefetch_graph(pool, graph)
+        # If the best holder is excluded, who is best among the others is not known without reading the list.
         settled[vertex] = first_model(pool, graph) not in exclude
         for upper in range(vertex if len(cones) == 0 else 0, vertex + 1):
             if holds(cones, vertex, upper):
@@ -178,6 +180,7 @@ def best_of(pool: Array, at: Array, weights: Array, cones: Array, exclude: Array
     entrances = uppermost(order, left_out(order, weights, above, settled, bound), cones)
     read = np.zeros(count, np.bool_)
     unread = whole
+    # The shortest list first: what it finds may spare reading the long ones.
     for entrance in range(len(entrances) - 1, -1, -1):
         vertex = entrances[entrance]
         head = at[vertex] + LIST
