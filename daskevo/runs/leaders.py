@@ -9,7 +9,7 @@ from bisect import insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from daskevo.search import Report, usable
+from daskevo.search import Report
 from daskevo.search.pareto import crowding, front, ranks_of
 from daskevo.types import Objective
 
@@ -45,9 +45,7 @@ class Leaders:
 
     def add(self, report: Report) -> Moves:
         """Add a report; one without a finite value for each objective is never among the best."""
-        if report.status != "finished" or not usable(report.quality):
-            return Moves()
-        ranks = ranks_of(self._objectives, {**report.metrics, self._objectives[0].metric: report.quality})
+        ranks = ranks_of(self._objectives, {**report.metrics, self._objectives[0].metric: report.own_quality})
         if ranks is None:
             return Moves()
         self._ranks[report.number] = ranks
@@ -86,4 +84,4 @@ class Leaders:
         """Return the numbers of those that no other dominates, best first by the first objective."""
         if len(self._objectives) > 1:
             return self._sorted(self._front)
-        return [number for number in self.best() if self._ranks[number] == self._ranks[self.best(1)[0]]]
+        return [number for number in self.best() if self._ranks[number] == self._ranks[self._ordered[0][1]]]

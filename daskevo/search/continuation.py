@@ -16,7 +16,7 @@ from daskevo.errors import InvalidInput
 from daskevo.search.departures import Leaving
 from daskevo.search.drawing import Seen, generator, unseen
 from daskevo.search.protocol import Strategy
-from daskevo.search.requests import Report, Request, Stop, View, usable
+from daskevo.search.requests import Report, Request, Stop, View
 from daskevo.space import Candidate, ModelSpace
 from daskevo.types import ModelId, Objective
 
@@ -40,10 +40,8 @@ class Continuing(Leaving, ABC):
         self._left: list[ModelId] = []
 
     def tell(self, request: Request, report: Report) -> None:
-        rank = None
-        if report.status == "finished" and usable(report.quality):
-            assert report.quality is not None
-            rank = self._objective.rank(float(report.quality))
+        quality = report.own_quality
+        rank = None if quality is None else self._objective.rank(quality)
         self._take(request, report.model_id, rank)
         # A failed report may change bookkeeping only, so models leave with the next finished one.
         if rank is not None:

@@ -13,7 +13,7 @@ import numpy as np
 from daskevo.errors import InvalidInput
 from daskevo.search.offspring import Offspring
 from daskevo.search.parent_population import Evolving
-from daskevo.search.requests import Report, Request, usable
+from daskevo.search.requests import Report, Request
 from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId
 
@@ -84,10 +84,9 @@ class AgedEvolution(Evolving[Member]):
         return self._objectives[0].rank(member.quality), member.number
 
     def tell(self, request: Request, report: Report) -> None:
-        if report.status != "finished" or not usable(report.quality):
+        if (quality := report.own_quality) is None:
             return
-        assert report.quality is not None
-        self._members.append(Member(report.number, report.model_id, request.candidate, float(report.quality)))
+        self._members.append(Member(report.number, report.model_id, request.candidate, quality))
         if len(self._members) > self.size:
             # Members are in the order of their reports, so the first is the oldest.
             leaver = 0

@@ -15,7 +15,7 @@ import numpy as np
 from daskevo.search.offspring import Offspring
 from daskevo.search.parent_population import Evolving
 from daskevo.search.pareto import crowding, fronts, ranks_of
-from daskevo.search.requests import Report, Request, usable
+from daskevo.search.requests import Report, Request
 from daskevo.space import Candidate, ModelSpace
 from daskevo.types import JSON, ModelId, Objective
 
@@ -67,10 +67,9 @@ class MultiObjectiveEvolution(Evolving[ParetoMember]):
         return self._members[max(map(int, drawn), key=self._standing.__getitem__)]
 
     def tell(self, request: Request, report: Report) -> None:
-        if report.status != "finished" or not usable(report.quality):
+        if (quality := report.own_quality) is None:
             return
-        metrics = {**report.metrics, self._objectives[0].metric: report.quality}
-        ranks = ranks_of(self._objectives, metrics)
+        ranks = ranks_of(self._objectives, {**report.metrics, self._objectives[0].metric: quality})
         if ranks is None:
             # A model that lacks a value is on no front.
             self._left.append(report.model_id)

@@ -18,7 +18,7 @@ from daskevo.errors import CandidateRejected, InvalidInput
 from daskevo.search.drawing import Seen, is_spent, one_by_one, unseen
 from daskevo.search.pareto import ranks_of
 from daskevo.search.recent_models import KeepsLatest
-from daskevo.search.requests import Report, Request, Stop, View, usable
+from daskevo.search.requests import Report, Request, Stop, View
 from daskevo.space import Candidate, Choice, ModelSpace
 from daskevo.types import JSON, Objective
 
@@ -85,9 +85,7 @@ class Optuna(KeepsLatest):
 
     def tell(self, request: Request, report: Report) -> None:
         super().tell(request, report)
-        if report.status != "finished" or not usable(report.quality):
-            return
-        metrics = {**report.metrics, self._objectives[0].metric: report.quality}
+        metrics = {**report.metrics, self._objectives[0].metric: report.own_quality}
         # Optuna refuses a completed trial that lacks a value or has one that is not a number.
         if ranks_of(self._objectives, metrics) is not None:
             values = [objective.quality(metrics) for objective in self._objectives]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from daskevo.errors import InvalidInput
 from daskevo.search.departures import Leaving
-from daskevo.search.requests import Report, Request, usable
+from daskevo.search.requests import Report, Request
 from daskevo.space import ModelSpace
 from daskevo.types import ModelId, Objective
 
@@ -34,7 +34,7 @@ class KeepsLatest(Leaving):
 
     def tell(self, request: Request, report: Report) -> None:
         # Failures and duplicates have no model of their own to keep.
-        if report.status != "finished" or not usable(report.quality):
+        if report.own_quality is None:
             return
         self._kept.append(report.model_id)
         if self.keep is not None and len(self._kept) > self.keep:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from daskevo.errors import InvalidInput
 from daskevo.search.drawing import Seen, one_by_one, unseen
 from daskevo.search.recent_models import KeepsLatest
-from daskevo.search.requests import Report, Request, Stop, View, usable
+from daskevo.search.requests import Report, Request, Stop, View
 from daskevo.space import Candidate, Choice, ModelSpace
 from daskevo.types import JSON, Objective
 
@@ -117,10 +117,9 @@ class Reinforce(KeepsLatest):
 
     def tell(self, request: Request, report: Report) -> None:
         super().tell(request, report)
-        if report.status != "finished" or not usable(report.quality):
+        if (quality := report.own_quality) is None:
             return
-        assert report.quality is not None
-        advantage = self._advantage(self._objective.rank(float(report.quality)))
+        advantage = self._advantage(self._objective.rank(quality))
         before: int | None = None
         for choice, index in zip(self._space.choices_of(request.candidate), request.candidate.values, strict=True):
             row = self._row(choice, before)

@@ -120,7 +120,7 @@ class Repeat(Wrapper):
         del self._open[request.candidate]
         told = self._mean(list(group.reports.values()))
         # A duplicate's model is another candidate's, so it must not leave with this one.
-        models = {r.model_id for r in group.reports.values() if r.status == "finished" and usable(r.quality)}
+        models = {r.model_id for r in group.reports.values() if r.own_quality is not None}
         self._left += sorted(models - {told.model_id})
         self.strategy.tell(group.first, replace(told, number=group.first.number))
 
@@ -147,7 +147,7 @@ class Repeat(Wrapper):
             (report.number, report.model_id)
             for group in self._open.values()
             for report in group.reports.values()
-            if report.status == "finished" and usable(report.quality)
+            if report.own_quality is not None
         ]
         return [*self.strategy.population(), *(name for _, name in sorted(waiting))]
 

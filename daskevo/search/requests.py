@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from daskevo.errors import CorruptRecord
 from daskevo.search.transfer_report import TransferReport
@@ -220,6 +220,11 @@ class Report:
         """Whether anything was inherited."""
         return self.ancestor is not None
 
+    @property
+    def own_quality(self) -> float | None:
+        """Quality of the model that this evaluation trained; None if it failed or is a duplicate of another."""
+        return float(self.quality) if self.status == "finished" and usable(self.quality) else None
+
     def to_json(self) -> JSON:
         return asdict(self)
 
@@ -289,7 +294,7 @@ def model_id(prefix: str, number: int) -> ModelId:
     return ModelId(check_name(f"{prefix}-{number:05d}"))
 
 
-def usable(quality: float | None) -> bool:
+def usable(quality: float | None) -> TypeGuard[float]:
     """Tell whether a quality may win, be a parent or join a population: it must be a finite number."""
     # True and False are numbers in Python, and no quality.
     return quality is not None and not isinstance(quality, bool) and math.isfinite(quality)
