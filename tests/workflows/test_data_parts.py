@@ -106,6 +106,15 @@ def test_what_check_finds_sound_is_trained(form: str) -> None:
     assert np.isfinite(metrics["val_loss"])
 
 
+def test_seconds_of_a_model_that_is_trained_in_two_parts_add_up() -> None:
+    problem, watch = Line(lambda: (X, Y)), Stopwatch()
+    watch.seconds = {"first_step": 100.0, "training": 200.0}
+    model = build_candidate(problem, space_of(problem).sample(np.random.default_rng(0)))
+    train(problem, model, problem.data(), watch)
+    assert watch.seconds["first_step"] > 100.0
+    assert watch.seconds["training"] >= 200.0
+
+
 @pytest.mark.parametrize("form", BAD)
 def test_what_is_refused_is_refused_in_the_same_words(form: str) -> None:
     part, words = BAD[form]

@@ -37,7 +37,10 @@ class Stopwatch:
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+            self.add(name, time.perf_counter() - begun)
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
 def train(
@@ -104,8 +107,8 @@ def train(
         # Also when training fails: the report of a failure says where the time went.
         total = time.perf_counter() - begun
         first = total if clock.first is None else clock.first - begun
-        stopwatch.seconds["first_step"] = first
-        stopwatch.seconds["training"] = total - first
+        stopwatch.add("first_step", first)
+        stopwatch.add("training", total - first)
     _see_watched(problem, watching, history.history, refuse_vain)
     metrics: dict[str, Any] = {name: values[-1] for name, values in history.history.items() if values}
     with stopwatch.phase("scoring"):
