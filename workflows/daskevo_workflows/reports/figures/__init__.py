@@ -36,7 +36,7 @@ def all_figures(arms: Sequence[Arm]) -> list[Drawing]:
     with d.settings(PAGE.font):
         found = [front(runs)]
         if len(arms) == 1 and len(arms[0].runs) == 1:
-            found += [quality_over_time(runs), tasks(runs, PAGE)]
+            found += [quality_over_time(runs[0]), tasks(runs, PAGE)]
         else:
             found += [candidates(arms, PAGE), best_by_evaluations(arms), time_to_target(arms, PAGE)]
             found += [runtimes(arms, PAGE), tasks(runs, PAGE), bytes_at_end(arms, PAGE)]

@@ -20,7 +20,6 @@ from daskevo_workflows.reports.figures.chart import (
     limit_to_most,
     mark_size,
     panels_of,
-    title_panel,
 )
 from daskevo_workflows.reports.series import (
     RunSeries,
@@ -31,70 +30,42 @@ from daskevo_workflows.reports.series import (
 
 
 @d.settings()
-def quality_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
-    """Draw every evaluation's quality, the running best and the moving mean over running time; runs side by side."""
-    if not any(run.scored for run in runs):
+def quality_over_time(run: RunSeries) -> Drawing | None:
+    """Draw every evaluation's quality, the running best and the moving mean over running time."""
+    if not run.scored:
         return None
-    metric = plain(runs[0].objective.metric, 60)
-    scale, unit = time_unit(max(e.ended_s or 0.0 for run in runs for e in run.scored))
-    figure, panels = panels_of(runs, height_in=3.6, shared=True)
-    for panel, run in zip(panels, runs, strict=True):
-        times = [(e.ended_s or 0.0) / scale for e in run.scored]
-        qualities = [e.quality or 0.0 for e in run.scored]
-        marks = len(times) >= d.RASTER_FROM
-        panel.plot(
-            times,
-            qualities,
-            "o",
-            ms=mark_size(len(times)),
-            color=d.FAINT,
-            alpha=0.75,
-            label="each evaluation",
-            mew=0,
-            rasterized=marks,
-        )
-        best = running_best(qualities, run.objective)
-        panel.step(
-            times,
-            best,
-            where="post",
-            color=d.BLUE,
-            lw=2.0,
-            label="best so far",
-            marker="_" if len(times) == 1 else None,
-        )
-        panel.plot(
-            times,
-            moving_mean(qualities, WINDOW),
-            color=d.VERMILION,
-            lw=1.6,
-            ls=(0, (5, 1.5)),
-            label=f"mean of the last {WINDOW}",
-        )
-        for other in runs:
-            if other is not run and other.scored:
-                other_best = running_best([e.quality or 0.0 for e in other.scored], other.objective)
-                panel.step(
-                    [(e.ended_s or 0.0) / scale for e in other.scored],
-                    other_best,
-                    where="post",
-                    color=d.GREEN,
-                    lw=1.3,
-                    ls=":",
-                    label="best so far of the other run",
-                )
-        panel.set_xlabel(f"running time ({unit})")
-        title_panel(panel, run, runs)
-    from_zero(panels)
-    panels[0].set_ylabel(f"{metric} ({'larger' if runs[0].objective.direction == 'max' else 'smaller'} is better)")
-    limit_to_most(panels[0], [e.quality or 0.0 for run in runs for e in run.scored])
-    legend_below(figure, panels)
-    words = " ".join(_quality_words(run) for run in runs)
+    metric = plain(run.objective.metric, 60)
+    scale, unit = time_unit(max(e.ended_s or 0.0 for e in run.scored))
+    times = [(e.ended_s or 0.0) / scale for e in run.scored]
+    qualities = [e.quality or 0.0 for e in run.scored]
+    best, means = running_best(qualities, run.objective), moving_mean(qualities, WINDOW)
+    figure, (panel,) = panels_of([run], height_in=3.6)
+    panel.plot(
+        times,
+        qualities,
+        "o",
+        ms=mark_size(len(times)),
+        color=d.FAINT,
+        alpha=0.75,
+        label="each evaluation",
+        mew=0,
+        rasterized=len(times) >= d.RASTER_FROM,
+    )
+    # A step that begins and ends at the same time is not seen: one evaluation gets a mark.
+    marker = "_" if len(times) == 1 else None
+    panel.step(times, best, where="post", color=d.BLUE, lw=2.0, label="best so far", marker=marker)
+    panel.plot(times, means, color=d.VERMILION, lw=1.6, ls=(0, (5, 1.5)), label=f"mean of the last {WINDOW}")
+    panel.set_xlabel(f"running time ({unit})")
+    from_zero([panel])
+    panel.set_ylabel(f"{metric} ({'larger' if run.objective.direction == 'max' else 'smaller'} is better)")
+    limit_to_most(panel, qualities)
+    legend_below(figure, [panel])
     return Drawing(
         "quality",
         "Quality over time",
         f"Quality ({metric}) of each evaluation when it ended, the best so far, and the mean of the last {WINDOW}.",
-        words,
+        f"{label_of(run)}: {say_count(len(qualities), 'evaluation')}, from {say_quality(qualities[0])} "
+        f"to a best of {say_quality(best[-1])}, mean {say_quality(mean(qualities))}.",
         figure,
     )
 
@@ -144,14 +115,3 @@ def _by_count(arm: Arm, make: Callable[[list[float]], list[float]]) -> list[Mome
         for run in arm.runs
     ]
     return over_time(curves, max((float(len(curve)) for curve in curves), default=0.0))
-
-
-def _quality_words(run: RunSeries) -> str:
-    if not run.scored:
-        return f"{label_of(run)}: no evaluation has a quality."
-    qualities = [e.quality or 0.0 for e in run.scored]
-    best = running_best(qualities, run.objective)
-    return (
-        f"{label_of(run)}: {say_count(len(qualities), 'evaluation')}, from {say_quality(qualities[0])} "
-        f"to a best of {say_quality(best[-1])}, mean {say_quality(mean(qualities))}."
-    )
