@@ -14,6 +14,7 @@ from daskevo_plugins.dashboard.search_news import SearchNews
 from daskevo_plugins.dashboard.search_part import search_part
 from daskevo_plugins.dashboard.study_part import study_part
 
+# Bounds, because a scheduler may run for months and a page lists all of them.
 MOST_STUDIES = 20
 MOST_SEARCHES = 20
 WATCHED_S = 6.0
@@ -48,6 +49,7 @@ class Board:
 
     def front(self) -> str:
         """Return the page to open first: searches if there are any, else studies, else repositories."""
+        # The search page comes first where there is nothing at all, because it says how to begin a search.
         if self.searches.all() or not (self.studies.all() or self.sights.all()):
             return "search"
         return "studies" if self.studies.all() else "repository"
@@ -70,5 +72,6 @@ class Board:
 
     def left(self, client: str) -> None:
         """Mark a client's searches and studies as gone when it disconnects."""
+        # What its trainers did last may not be what they do now: nobody reports it any more.
         self.studies.left(client, trainers=())
         self.searches.left(client, trainers=(), under_way=0)

@@ -85,6 +85,7 @@ class Shelf(Generic[N]):
             self._numbers += 1
         self._put(news, self._numbers if before is None else before.number)
         while len(self._shown) > self._most:
+            # Never the news just stored: those of an ended search would go at once where all others still run.
             others = (one for one in self._shown.values() if one.news.key != news.key)
             del self._shown[min(others, key=lambda one: (not one.news.is_over, one.at_s)).news.key]
 
@@ -96,6 +97,7 @@ class Shelf(Generic[N]):
         changes:
             Further fields of the news to change.
         """
+        # A copy, because `_put` changes the dict.
         for shown in list(self._shown.values()):
             if shown.news.client == client and not shown.news.is_over:
                 gone: Any = replace(shown.news, standing="gone", **changes)  # type: ignore[type-var]

@@ -30,9 +30,11 @@ def lineage_now(board: Board, query: dict[str, str]) -> str:
     scope, part = "", None
     if seen is not None and seen.sight.models:
         sight = seen.sight
+        # The scope with the most models is shown where the address names none, or one that is gone.
         counts = Counter(model.scope for model in sight.models)
         scopes = sorted(counts, key=lambda name: (-counts[name], name))
         scope = query.get("scope", "") if query.get("scope", "") in counts else scopes[0]
+        # Models change far less often than a watched repository is looked at: what is drawn is kept until they do.
         part = seen.lineage(scope, lambda: _part(sight, scope))
     studies = [one.news for one in board.studies.all() if not one.news.is_over]
     return sight_page("lineage.html.j2", board, seen, scopes=scopes, scope=scope, part=part, studies=studies)
@@ -73,6 +75,7 @@ def _gutter(levels: int, row: TreeRow) -> Markup:
         else:
             dashed = [shape("path", d=bend, class_="branch dashed")]
         if row.has_next:
+            # From the bend down to the sibling that follows.
             lines += f"M{x - LEVEL} {middle}V{ROW}"
     if row.has_children:
         lines += f"M{x} {middle}V{ROW}"
@@ -93,6 +96,7 @@ def _mark(row: TreeRow, x: float, y: float, said: str) -> Markup:
         return shape("rect", title=said, x=x - 4.5, y=y - 4.5, width=9, height=9, class_="retired")
     if row.is_best:
         return shape("polygon", title=said, points=STAR, transform=f"translate({x} {y})", class_="top")
+    # From 0.12, so that the worst model is still seen, and is darker than one without a quality.
     shade = 0.08 if row.shade is None else 0.12 + 0.88 * row.shade
     return shape("circle", title=said, cx=x, cy=y, r=5, class_="living", fill_opacity=f"{shade:.2f}")
 

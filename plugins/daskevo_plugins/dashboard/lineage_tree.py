@@ -105,8 +105,10 @@ def _without_circles(parents: dict[str, str | None]) -> None:
         while current is not None and current not in known and current not in walk:
             walk[current] = None
             current = parents[current]
+        # Cut behind the last model of the walk; any place of the circle would do.
         if current in walk:
             parents[next(reversed(walk))] = None
+        # What leads to a root once need not be walked again: all models together take one pass.
         known.update(walk)
 
 
@@ -115,10 +117,13 @@ def _kept(models: Sequence[ModelRow], parents: Mapping[str, str | None], most: i
     by_quality = sorted(models, key=lambda model: (-_rank(model), model.model_id))
     by_heirs = sorted(models, key=lambda model: (-model.heirs, model.model_id))
     kept: set[str] = set()
+    # In turns, so that neither the best nor those with the most heirs crowd out the others.
     for pair in zip(by_quality, by_heirs, strict=True):
         for model in pair:
             line: list[str] = []
             current: str | None = model.model_id
+            # Up to a root, or to a model that is drawn already. A line that would not fit is left out as a whole: a
+            # model below nothing would look like one from scratch.
             while current is not None and current not in kept and len(kept) + len(line) < most:
                 line.append(current)
                 current = parents[current]
@@ -134,6 +139,7 @@ def walk(
 
     Iterative, since chains may exceed Python's recursion limit.
     """
+    # Reversed, because the last one put on a stack is the first that is taken.
     stack: list[tuple[str, tuple[bool, ...], bool]] = [(root, (), False) for root in reversed(roots)]
     while stack:
         model_id, passes, has_next = stack.pop()
@@ -157,5 +163,6 @@ def _shades(models: Sequence[ModelRow]) -> dict[str, float]:
         for model in models
         if model.state == "published" and model.quality is not None and model.objective is not None
     )
+    # By rank and not by quality: one model that never learnt would leave all others the same shade.
     last = max(1, len(ranked) - 1)
     return {model_id: place / last for place, (_, model_id) in enumerate(ranked)}

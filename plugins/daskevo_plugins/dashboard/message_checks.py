@@ -84,6 +84,7 @@ def read_news(value: JSON, what: str, version: int, kinds: Mapping[str, Kind[Any
             f"news of {what} in format {value['format']} can't be shown here, only {version}: start the scheduler "
             "with the same daskevo"
         )
+    # A field that is not known here is refused, too: its sender would believe that it is shown.
     if value.keys() != (names := kinds.keys() | {"format"}):
         raise CorruptRecord(f"expected news with {sorted(names)}, found {repr(sorted(map(str, value)))}")
     return {name: kind(value[name], budget) for name, kind in kinds.items()}
@@ -110,6 +111,7 @@ def text(value: Any, budget: Budget) -> str:
 
 def short(value: Any, budget: Budget) -> str:
     """Return a text, cut if it is too long; for names from others that are only shown."""
+    # Cut before the check: a name from others may be of any length, and its beginning is enough to tell it apart.
     return text(value if not isinstance(value, str) or len(value) <= SHORT else f"{value[: SHORT - 1]}…", budget)
 
 

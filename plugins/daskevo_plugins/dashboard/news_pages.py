@@ -26,6 +26,7 @@ def _page(board: Board, shelf: Shelf[Any], query: dict[str, str], which: str, se
 
 
 def _wait_s(shelf: Shelf[Any]) -> float:
+    # Nothing changes while nothing runs, but a search may begin at any moment.
     return LEAST_S if shelf.has_running else MOST_S
 
 

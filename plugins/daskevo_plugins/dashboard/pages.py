@@ -48,6 +48,7 @@ def application(board: Board, prefix: str, look: Callable[[], Awaitable[None]]) 
 
 def frame(name: str, content: str, version: str) -> str:
     """Return a complete page around its content."""
+    # The content comes from a template that has escaped all that was put in: it is markup here.
     title, inside = f"daskevo: {name}", Markup(content)
     return str(render("frame.html.j2", title=title, name=name, pages=PAGES, content=inside, version=version))
 
@@ -55,7 +56,9 @@ def frame(name: str, content: str, version: str) -> str:
 class _Safe(RequestHandler):
     def set_default_headers(self) -> None:
         self.set_header("Content-Security-Policy", RULES)
+        # Names of others are on these pages: no browser may take a response for another type than it says.
         self.set_header("X-Content-Type-Options", "nosniff")
+        # A copy from a cache would show old figures as the present ones.
         self.set_header("Cache-Control", "no-store")
 
     def compute_etag(self) -> None:
@@ -75,6 +78,7 @@ class _Front(_Safe):
 
 class _File(_Safe):
     def initialize(self, name: str, kind: str) -> None:
+        # Read from the package, which may be a zip file.
         self._text = resources.files(daskevo_plugins.dashboard).joinpath("templates", name).read_text("utf-8")
         self._kind = kind
 
@@ -93,6 +97,7 @@ class _Page(_Safe):
 
     async def _looked(self) -> None:
         self._board.look(self._page.name)
+        # Only now and only for these pages: an open repository that nobody watches costs its providers nothing.
         if self._page.asks_providers:
             await self._look()
 
@@ -106,9 +111,11 @@ class _Now(_Page):
 
     async def get(self) -> None:
         await self._looked()
+        # Nothing is awaited between version and content: both are of the same moment.
         version = self._page.version(self._board)
         self.set_header("X-Daskevo-Next", f"{self._page.next_s(self._board):.2f}")
         if self.get_query_argument("seen", "") == version:
+            # No content: the browser keeps what it has, and only its ages go on.
             self.set_status(204)
             self.finish()
             return

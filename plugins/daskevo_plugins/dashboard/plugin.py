@@ -28,6 +28,8 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
     If the dashboard is turned off there are no pages, and senders of news are told so.
     """
 
+    # Each search, study and repository registers the plugin. Without this a second one would replace the board with an
+    # empty one.
     idempotent = True
     name = "daskevo-dashboard"
 
@@ -41,6 +43,8 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
             scheduler.http_application.add_application(application(self.board, prefix, self._looker.look))
             _list_in_navigation(scheduler)
             _list_for_jupyter(scheduler, prefix)
+        # Also where there is no dashboard: a missing handler would be an error at each sender, and a traceback in the
+        # log.
         for name, operation in HANDLERS.items():
             scheduler.handlers[operation] = self._receiver(PAGES[name])
 
@@ -57,6 +61,7 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
         return receive
 
     def _take(self, page: DashboardPage, news: JSON) -> dict[str, JSON]:
+        # Nobody can see news here, and the sender stops when it hears that there is no path.
         if self.path is None:
             return {"path": None, "is_watched": False}
         if news is not None and page.take is not None:
@@ -77,6 +82,8 @@ def show_pages(scheduler: Any) -> None:
         return
     try:
         plugin = DashboardPlugin()
+        # Before `add_plugin`, which doesn't start plugins: one whose start failed is not listed, and is tried again
+        # later.
         plugin.start(scheduler)
         scheduler.add_plugin(plugin, name=plugin.name)
     except Exception:
@@ -91,9 +98,11 @@ def dashboard_prefix(scheduler: Any) -> str | None:
     web = getattr(scheduler, "http_application", None)
     if web is None:
         return None
+    # By name, because bokeh may not be installed, and is not imported for this.
     for one in web.applications:
         if any(kind.__name__ == "BokehTornado" for kind in type(one).__mro__):
             return str(one.prefix)
+    # Without bokeh Dask serves one page in place of its own; its route is the only place where the prefix is found.
     for rule in web.wildcard_router.rules:
         if getattr(rule.target, "__name__", "") == "MissingBokeh":
             return str(rule.matcher.regex.pattern).rstrip("$").removesuffix("/status")
@@ -106,6 +115,7 @@ def _list_in_navigation(scheduler: Any) -> None:
         linked = pages(scheduler)
         if "daskevo" not in linked:
             linked.append("daskevo")
+    # What is used here is not documented by Dask: another version may lack it, and the pages work without these links.
     except (ImportError, LookupError, AttributeError, TypeError) as error:
         logger.info("daskevo: its pages are not in the dashboard's navigation: %r", error)
 
@@ -119,6 +129,8 @@ def _list_for_jupyter(scheduler: Any, prefix: str) -> None:
                 if isinstance(chunk, dict):
                     ours = {f"daskevo {page.title()}": f"/daskevo/{page}" for page in PAGES}
                     chunk = {**chunk, **ours}
+                # Dask's handler makes the list and writes it at once: this is the only moment at which it can be added
+                # to.
                 super().write(chunk)
 
         # Before Dask's own route of the same name, so that ours is found first.

@@ -56,8 +56,10 @@ class Looker:
         """Start the queries that are due; wait briefly for them if there is nothing to show yet."""
         sights, there = self._board.sights, self._coordinators()
         for key in sights.due(there):
+            # Noted before the task begins, so that requests that come meanwhile don't start a second query.
             sights.asking(key)
             self._background.spawn(self._look_at(key, there[key]))
+        # A page with nothing but "no repository" would be shown for a second, though one is open.
         if there and not sights.all():
             until = self._board.clock() + FIRST_S
             while not sights.all() and self._board.clock() < until:
@@ -68,6 +70,7 @@ class Looker:
             told = await coordinator.shown(MODELS, ANSWER_S)
             if told is not None:
                 self._board.sights.take(_read(key, told, self._board.clock()))
+        # Whatever a provider or the network did, the page goes on: it shows the last view and says why it is old.
         except DaskevoError as error:
             logger.info("daskevo: the repository %s can't be looked at: %s", key, error)
             self._board.sights.failed(key, error.message)
@@ -82,5 +85,6 @@ class Looker:
 def _read(key: str, told: Any, at_s: float) -> Any:
     try:
         return sight_of(key, told, at_s)
+    # A provider of another version may answer anything; one kind of error makes one place for all.
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptRecord(f"a provider tells what can't be shown: {type(error).__name__}: {error}") from error

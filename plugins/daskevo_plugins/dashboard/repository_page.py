@@ -35,6 +35,7 @@ def _part(seen: SeenRepository) -> str:
     """Return the part that changes only with a new view."""
     sight = seen.sight
     stored, full = sight.total("stored_bytes"), sight.total("full_copy_bytes")
+    # Tensors of retired models stay while heirs use them: more may be stored than copies of the living would take.
     saved = max(0, full - stored)
     shared = [
         ("done", stored, f"{say_bytes(stored)} stored"),
@@ -63,6 +64,7 @@ def _say_rate(rate: Rate | None, what: str = "items_per_s") -> str:
 
 
 def _queries(seen: SeenRepository) -> Markup | None:
+    # A line needs two points, and the first view has nothing to compare its counts with.
     if len(seen.history) < 2:
         return None
     last = seen.history[-1][0]
@@ -73,7 +75,9 @@ def _queries(seen: SeenRepository) -> Markup | None:
         "Queries per second",
         f"The last {say_seconds(-points[0][0])}: {points[-1][1]:.3g} at the last look, {most:.3g} at most.",
         height=150,
+        # At least 30 s wide: two looks would otherwise fill the chart with one stroke.
         x=(min(points[0][0], -30.0), 0.0),
+        # Room above the highest point, so that its line is not cut in half.
         y=(0.0, most * 1.08),
         y_words=f"all providers, the last {HISTORY} looks at most",
     )

@@ -151,6 +151,7 @@ def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
     CorruptRecord
         If a provider's answer is invalid.
     """
+    # 1,000 letters for the names of each model: thousands of models in scopes with long names must still be shown.
     budget = k.Budget("a look at a repository", MOST_MODELS, 4_000_000)
     facts, providers = told["coordinator"], []
     shards: list[ShardRow] = []
@@ -163,6 +164,7 @@ def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
         providers.append(ProviderSight(provider, checked["figures"], checked["tally"]))
         shards += [ShardRow(shard, provider, *others) for shard, *others in checked["shards"]]
         for scope, objective, *sizes in checked["scopes"]:
+            # Each provider tells the part of a scope that its own shards hold: the whole is their sum.
             before = scopes.get(scope, ScopeRow(scope, "", 0, 0, 0))
             sums = (one + other for one, other in zip(sizes, before[2:], strict=True))
             scopes[scope] = ScopeRow(scope, objective or before.objective, *sums)
@@ -183,6 +185,7 @@ def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
         unsettled=facts["unsettled"],
         quota_bytes=facts["quota_bytes"],
         providers=tuple(sorted(providers, key=lambda one: one.name)),
+        # Reasons are errors' words, of any length.
         silent=tuple(sorted((str(name), str(why)[:300]) for name, why in told["silent"].items())),
         shard_rows=tuple(shards),
         scopes=tuple(sorted(scopes.values(), key=lambda row: -row.models)),

@@ -119,6 +119,7 @@ class Sights:
     def due(self, keys: Collection[str]) -> list[str]:
         """Return those of the present repositories that should be queried now; forget all others."""
         for key in [key for key in self._seen if key not in keys]:
+            # Closed, or its coordinator is gone: pages must not offer it any more.
             del self._seen[key]
             self._changed()
         self.troubles = {key: why for key, why in self.troubles.items() if key in keys}
@@ -136,6 +137,7 @@ class Sights:
 
     def next_s(self) -> float:
         """Return the seconds until a new view may be there; 0 if a query is under way."""
+        # An answer may come at any moment.
         if self._asked or not self._seen:
             return 0.0
         return max(0.0, min(self._next.get(key, 0.0) for key in self._seen) - self._clock())
@@ -147,15 +149,19 @@ class Sights:
         if before is not None:
             seen.history = before.history
             elapsed = sight.at_s - before.sight.at_s
+            # Nobody looked for a while: rates over such a time would be passed off as the present ones.
             if 0 < elapsed <= FORGOTTEN_S:
                 _compare(seen, before.sight, elapsed)
             elif elapsed > FORGOTTEN_S:
                 seen.history.clear()
         self._seen[sight.key] = seen
+        # From the slowest provider, whose event loop serves trainers meanwhile.
         self._next[sight.key] = self._clock() + max(EVERY_S, sight.spent_s / SHARE)
         is_known = before is not None and _models(before.sight) == _models(sight)
+        # Equal models make an equal lineage: neither is it drawn again, nor is it sent to browsers again.
         if before is not None and is_known:
             seen.models_since_s, seen.lineages = before.models_since_s, before.lineages
+        # The lineage page says what went wrong, and must stop saying so.
         had_trouble = self.troubles.pop(sight.key, None) is not None
         self._changed(models=had_trouble or not is_known)
 
@@ -194,10 +200,13 @@ def _compare(seen: SeenRepository, before: RepositoryView, elapsed: float) -> No
 def _since(provider: ProviderSight, old: ProviderSight | None, kind: str) -> CountRow:
     now = provider.tally[kind]
     then = None if old is None else old.tally[kind]
+    # Fewer calls than before: the provider has restarted, and all that it counts is new. Of one that is seen for the
+    # first time nothing is known to be new.
     if then is None or then.calls > now.calls:
         return now if then is not None else CountRow(0, 0, 0.0, (0,) * len(now.within))
     return CountRow(
         now.calls - then.calls,
+        # A provider that has had more calls since its restart than before passes the check above.
         max(0, now.items - then.items),
         max(0.0, now.spent_s - then.spent_s),
         tuple(max(0, one - other) for one, other in zip(now.within, then.within, strict=True)),

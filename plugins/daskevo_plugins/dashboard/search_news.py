@@ -175,6 +175,7 @@ class SearchNews:
         """
         checked = k.read_news(value, "a search", FORMAT, _KINDS, k.Budget("a search's news"))
         for trainer in checked["trainers"]:
+            # A trainer's seconds have no names of their own: they are those of the phases, in their order.
             if len(trainer.spent_s) != len(checked["phases"]):
                 raise CorruptRecord(f"expected {len(checked['phases'])} values, found {len(trainer.spent_s)}")
         return cls(**checked)

@@ -34,6 +34,7 @@ def search_part(news: SearchNews) -> str:
     best = [quality for _, quality in news.best_line[-1:]]
     low, high = min(low, *best, high), max(high, *best, low)
     budget = _budget(news)
+    # News may say anything: the bar has to be as wide as its parts, whatever the budget.
     whole = max(news.evaluations, news.finished + news.under_way)
     longest = max((sum(row.spent_s) for row in news.trainers), default=0.0)
     return render(
@@ -85,6 +86,7 @@ def _budget(news: SearchNews) -> list[Part]:
 
 
 def _until_s(news: SearchNews) -> float:
+    # The running time is of the snapshot, a point's of its trainer's clock, which may be ahead.
     return max(news.running_s, news.points[-1].at_s, 1.0)
 
 
@@ -103,6 +105,7 @@ def _quality(news: SearchNews, low: float, high: float) -> Markup | None:
         y=(low, high),
         y_words=f"{news.metric}, {better}",
     )
+    # Members first: their larger dots lie below the others, as rings around them.
     chart.dots(_where(point for point in points if point.is_member), "member", "in the population", 11.5)
     chart.dots(_where(point for point in points if not point.inherited), "hollow", "from scratch", 8.5)
     chart.dots(_where(point for point in points if point.inherited), "full", "inherited a prefix")
@@ -120,6 +123,7 @@ def _frozen(news: SearchNews) -> Markup | None:
         return None
     sums, mean = 0.0, []
     for place, point in enumerate(points):
+        # A running sum, so that 600 points cost one pass; `max` below, since it may end a rounding error under 0.
         sums += point.frozen_share - (points[place - WINDOW].frozen_share if place >= WINDOW else 0.0)
         mean.append((point.at_s, max(0.0, sums / min(place + 1, WINDOW))))
     chart = Chart(

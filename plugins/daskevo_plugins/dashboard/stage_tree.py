@@ -21,6 +21,7 @@ LEFT, RIGHT = 14, 660
 """Between them is the time of steps; the words of a row stand right of that."""
 TOP, ROW, BAR = 62, 23, 13
 FONT = 12
+# As many as fit between RIGHT and WIDTH at this font size; the whole text is in the title.
 MOST_LETTERS = 58
 
 _LOOKS: dict[Progress, tuple[str, str]] = {
@@ -57,6 +58,7 @@ def tree_svg(
         (_patterns(name),),
         _legend(name, layout),
         _axis(layout, height),
+        # All connections come first, so that bars lie on top of them.
         chain.from_iterable(_connection(layout, number, row) for number, row in numbered),
         chain.from_iterable(_row(layout, name, number, row, quality) for number, row in numbered),
     )
@@ -91,6 +93,7 @@ def _legend(name: str, layout: TreeLayout) -> Iterator[Markup]:
     for word in _LOOKS:
         yield _bar(name, word, x, 6, 26, "")
         yield _text(x + 32, 15, word)
+        # 7 units a letter, since only a browser could measure the words.
         x += 32 + 7 * len(word) + 22
     for goal, what in (
         (Goal(0, "done", ()), "scored"),
@@ -131,12 +134,14 @@ def _connection(layout: TreeLayout, number: int, row: Row) -> Iterator[Markup]:
 def _row(layout: TreeLayout, name: str, number: int, row: Row, quality: str) -> Iterator[Markup]:
     y = _y(number)
     end = _x(layout, row.stop)
+    # A dotted line leads the eye from the end of a short row to its words.
     if RIGHT + 8 - end > 12:
         yield shape("path", d=f"M{end + 8:.1f} {y:.1f}H{RIGHT + 8}", style="stroke: var(--line); stroke-dasharray: 1 4")
     for span, needed in zip(row.spans, row.needed, strict=True):
         x = _x(layout, span.start)
         width = _x(layout, span.stop) - x
         yield _bar(name, span.progress, x, y - BAR / 2, width, _say_span(span, row))
+        # Where the number fits, and on plain ground: stripes would make it unreadable.
         if needed > 1 and width > 34 and span.progress in ("done", "waiting"):
             ink = "paper" if span.progress == "done" else "ink"
             yield text(x + 7, y + 3.5, f"×{needed}", font_size=10, style=f"fill: var(--{ink})")

@@ -42,6 +42,7 @@ def shape(tag: str, *inside: str, title: str = "", **attributes: Any) -> Markup:
     for name, value in attributes.items():
         if value is not None:
             said = f"{value:.1f}" if isinstance(value, float) else escape(visible(value))
+            # Python's keywords and names: `class_` stands for `class`, `stroke_width` for `stroke-width`.
             words += f' {name.rstrip("_").replace("_", "-")}="{said}"'
     if title:
         inside = (shape("title", title), *inside)
@@ -96,6 +97,7 @@ class Chart:
 
     def at_x(self, value: float) -> float:
         low, high = self.x
+        # Values outside the range are drawn at the edge: a single outlier must not press all others together.
         return LEFT + (RIGHT - LEFT) * (min(max(value, low), high) - low) / ((high - low) or 1.0)
 
     def at_y(self, value: float) -> float:
@@ -113,6 +115,8 @@ class Chart:
         size:
             Diameter.
         """
+        # One element for all of them: a page is fetched about once a second, and each of 600 circles would be a line of
+        # it.
         path = "".join(f"M{self.at_x(x):.1f} {self.at_y(y):.1f}h0" for x, y in points)
         self._mark(path, f"dots {style}", words, f"M{self._legend_x + 8:.0f} 11h0", size)
 
@@ -123,6 +127,7 @@ class Chart:
 
     def line(self, points: Sequence[tuple[float, float]], style: str, words: str) -> None:
         """Add a line from point to point."""
+        # A line of one point has no length: from the point to itself it is a dot, by its round ends.
         twice = points if len(points) != 1 else [*points, *points]
         path = "L".join(f"{self.at_x(x):.1f} {self.at_y(y):.1f}" for x, y in twice)
         self._mark(f"M{path}" if path else "", f"line {style}", words, f"M{self._legend_x:.0f} 11h14")
@@ -131,9 +136,11 @@ class Chart:
         """Add a path, if there is any, and a sample with words to the legend."""
         for each in filter(None, (path, sample)):
             self._shapes.append(shape("path", d=each, class_=style, stroke_width=size))
+            # A zero-length line has no inside to be left empty: a smaller dot in the colour of the paper lies on it.
             if size is not None and style.endswith("hollow"):
                 self._shapes.append(shape("path", d=each, class_="dots inner", stroke_width=size - 4))
         self._shapes.append(text(self._legend_x + 20, 15.5, words))
+        # 6.9 units a letter at font size 13: only a browser could measure the words.
         self._legend_x += 20 + 6.9 * len(words) + 26
 
     def svg(self, x_ticks: Iterable[tuple[float, str]], y_ticks: Iterable[tuple[float, str]]) -> Markup:
@@ -182,6 +189,7 @@ def stacked_bar(name: str, title: str, parts: Sequence[Part], whole: float) -> M
     ground = shape("rect", width=WIDTH, height=22, class_="part left")
     shapes = side_by_side([(f"part {style}", value, words) for style, value, words in parts], whole, WIDTH, 22)
     said = "; ".join(words for _, _, words in parts)
+    # Stretched to the width of the page, whatever that is: a bar has no shape to keep.
     return described(name, title, said, WIDTH, 22, ground, *shapes, preserveAspectRatio="none", class_="bar")
 
 
@@ -197,6 +205,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     if not span > 0 or not math.isfinite(span):
         return [low]
     power = 10 ** math.floor(math.log10(span / most))
+    # 0.01, and 1e-9 below: ranges come from additions of floats, and their ends must not lose a tick to rounding.
     width = next(factor * power for factor in (1, 2, 5, 10, 20) if span / (factor * power) <= most + 0.01)
     first = math.ceil(low / width - 1e-9)
     places = range(first, math.floor(high / width + 1e-9) + 1)
@@ -226,6 +235,7 @@ def room(values: Sequence[float], least: float = 1e-9) -> tuple[float, float]:
     (0.48, 0.92)
     """
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    # Of equal values the range would have no width, and at 1e9 a width of 1e-9 is lost to rounding.
     span = max(high - low, least, abs(high) * 1e-6)
     return round(low - span * 0.05, 12), round(high + span * 0.05, 12)
 
@@ -236,6 +246,7 @@ def within_most(values: Sequence[float]) -> tuple[float, float]:
     Outliers are values further from the middle half than three times its width.
     """
     ordered = sorted(values)
+    # Of so few no quarter tells what is usual.
     if len(ordered) < 8:
         return room(ordered)
     low, high = ordered[len(ordered) // 4], ordered[(3 * len(ordered)) // 4]

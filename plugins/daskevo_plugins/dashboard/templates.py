@@ -41,8 +41,10 @@ def say_age(seconds: float) -> str:
 @cache
 def _environment(package: str) -> Environment:
     made = Environment(
+        # Reports extend the dashboard's base template, and may have templates of the same name.
         loader=ChoiceLoader([PackageLoader(one) for one in dict.fromkeys((package, OURS))]),
         autoescape=True,
+        # A misspelt name is an error, and not a blank that nobody misses.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
