@@ -13,6 +13,7 @@ import click
 from daskevo_workflows.cli.completion import FOLDER
 from daskevo_workflows.cli.invocation import command
 from daskevo_workflows.cli.paths import repository_root
+from daskevo_workflows.measurements.tables import padded
 
 if TYPE_CHECKING:
     from daskevo.protocol.model_record import ModelRecord
@@ -86,10 +87,5 @@ def print_columns(rows: Sequence[tuple[str, ...]], right: Collection[int] = ()) 
 
     rich would cut ids at 80 columns, also in a file or a pipe, from which they are copied.
     """
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
+    for cells in padded(rows, right):
         click.echo("  ".join(cells).rstrip())

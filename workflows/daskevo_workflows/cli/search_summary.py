@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from daskevo_workflows.measurements.tables import padded
+
 if TYPE_CHECKING:
     from daskevo_workflows.results.result import Found, Result
 
@@ -18,15 +20,11 @@ def say_models(result: Result, shown: Sequence[Found]) -> list[str]:
     first, *others = result.objectives
     columns = [(first.metric, say_qualities([found.quality for found in shown]))]
     columns += [(one.metric, say_qualities([found.metrics.get(one.metric) for found in shown])) for one in others]
-    widths = [max((len(word) for word in words), default=0) for _, words in columns]
+    names, words = zip(*columns, strict=True)
+    rows = padded(list(zip(*words, strict=True)), right=range(len(names)))
     return [
-        "  ".join(
-            [
-                *(f"{name} {words[place]:>{width}}" for (name, words), width in zip(columns, widths, strict=True)),
-                found.model_id + mark(found.model_id, states),
-            ]
-        )
-        for place, found in enumerate(shown)
+        "  ".join([*map("{} {}".format, names, figures), found.model_id + mark(found.model_id, states)])
+        for found, figures in zip(shown, rows, strict=True)
     ]
 
 

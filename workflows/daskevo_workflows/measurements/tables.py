@@ -1,9 +1,9 @@
-"""Tables of benchmarks: Markdown that reads well on a terminal and goes into the documentation as it is."""
+"""Tables: padded columns for the command line, and Markdown of benchmarks that reads well on a terminal, too."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 ABSENT = "–"
@@ -32,21 +32,26 @@ class FigureTable:
     notes: Sequence[str] = ()
 
     def __str__(self) -> str:
-        lines = [list(self.head), *map(list, self.rows)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(self.head))]
-
-        def line_of(cells: Sequence[str]) -> str:
-            first, *rest = cells
-            padded = [
-                first.ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)),
-            ]
-            return f"| {' | '.join(padded)} |"
-
-        rule = "|".join(["", "-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:]), ""])
-        body = [line_of(lines[0]), rule, *map(line_of, lines[1:])]
+        head, *body = padded([self.head, *self.rows], right=range(1, len(self.head)))
+        first, *rest = map(len, head)
+        rule = "|".join(["", "-" * (first + 2), *("-" * (width + 1) + ":" for width in rest), ""])
+        head_line, *lines = (f"| {' | '.join(cells)} |" for cells in (head, *body))
         notes = ["", *self.notes] if self.notes else []
-        return "\n".join([f"**{self.title}**", "", *body, *notes])
+        return "\n".join([f"**{self.title}**", "", head_line, rule, *lines, *notes])
+
+
+def padded(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[list[str]]:
+    """Yield rows whose cells are as wide as the widest of their column; columns in `right` are aligned to the right.
+
+    Examples
+    --------
+    >>> list(padded([("model", "step"), ("a", "1")], right={1}))
+    [['model', 'step'], ['a    ', '   1']]
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        yield [cell.rjust(width) if column in right else cell.ljust(width) for column, (cell, width) in cells]
 
 
 def figure(value: float | None, digits: int = 3) -> str:

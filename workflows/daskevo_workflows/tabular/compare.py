@@ -20,8 +20,7 @@ from daskevo.errors import InvalidInput
 from daskevo.search import Strategy
 from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.measurements.plots import check_plot, save_plot
-from daskevo_workflows.measurements.tables import ABSENT
-from daskevo_workflows.measurements.tables import FigureTable as Shown
+from daskevo_workflows.measurements.tables import ABSENT, FigureTable
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.tabular.running import run_on_table
 from daskevo_workflows.tabular.table import Table, load_table
@@ -147,7 +146,7 @@ def shown(found: Mapping[str, Regrets], seeds: int) -> str:
         rows.append([word, *cells, *means, ABSENT if word == "random" else against])
     title = f"Regret of the best found, in points of accuracy: median (quartiles) of {seeds} seeds"
     heads = [*(f"after {place}" for place in places), "mean", "mean of true regret", "better : worse than random"]
-    return str(Shown(title, ["strategy", *heads], rows))
+    return str(FigureTable(title, ["strategy", *heads], rows))
 
 
 def draw(figure: Any, found: Mapping[str, Regrets]) -> None:
