@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -215,8 +214,7 @@ def test_a_strategy_that_lacks_a_package_is_refused_without_a_cluster(
     def find_spec(name: str) -> object | None:
         return None if name in missing else object()
 
-    # The package has the command under the name of its module.
-    monkeypatch.setattr(sys.modules["daskevo_workflows.cli.nas"], "a_cluster", no_cluster)
+    monkeypatch.setattr("daskevo_workflows.cli.run_frame.a_cluster", no_cluster)
     monkeypatch.setattr("daskevo.search.optuna_search.find_spec", lambda name: object())
     begin(Optuna(word)).close()  # type: ignore[arg-type]
     monkeypatch.setattr("daskevo.search.optuna_search.find_spec", find_spec)

@@ -50,7 +50,8 @@ def main() -> None:
     """
 
 
-for _command in (check, nas, tune, status, models, report, figures, frame, verify, salvage):
-    main.add_command(_command)
-for _command in (forecast, bench, chaos, node, completion):
+for _command in (
+    *(check, nas, tune, status, models, report, figures, frame, verify, salvage),
+    *(forecast, bench, chaos, node, completion),
+):
     main.add_command(_command)

@@ -10,7 +10,7 @@ import click
 from daskevo_workflows.cli.completion import PROBLEM
 from daskevo_workflows.cli.hang_notice import watched
 from daskevo_workflows.cli.invocation import command
-from daskevo_workflows.cli.json_lines import CHECK_KEYS, print_json_line
+from daskevo_workflows.cli.json_lines import AS_JSON, CHECK_KEYS, print_json_line
 from daskevo_workflows.cli.run_options import COUNT
 from daskevo_workflows.cli.stdio_guard import lent_streams
 
@@ -37,7 +37,7 @@ UNSOUND = 1
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed for drawing candidates."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON at the end, for programs.")
+@AS_JSON
 def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool) -> None:
     """Check a problem before a long search: FILE is your own (NAME: an object in it), PROBLEM one of daskevo's.
 

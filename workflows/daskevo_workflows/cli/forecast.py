@@ -10,7 +10,7 @@ import click
 
 from daskevo_workflows.cli.completion import PROBLEM
 from daskevo_workflows.cli.invocation import command, keep_whole
-from daskevo_workflows.cli.json_lines import FORECAST_KEYS, print_json_line
+from daskevo_workflows.cli.json_lines import AS_JSON, FORECAST_KEYS, print_json_line
 from daskevo_workflows.cli.nas import nas
 from daskevo_workflows.cli.paths import RUN, problem_word
 from daskevo_workflows.cli.run_options import COUNT
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Use only the first N evaluations of a run, to compare the estimate with its actual end.  [default: all]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON at the end, for programs.")
+@AS_JSON
 def forecast(
     problem: str,
     evaluations: int,

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON at the end, for programs.")
+
 NAS_KEYS = (
     "evaluations",
     "failures",

@@ -11,7 +11,8 @@ import click
 
 from daskevo_workflows.cli.changed_repository import SCHEDULER, open_to_change
 from daskevo_workflows.cli.invocation import command
-from daskevo_workflows.cli.models_arguments import AS_JSON, ROOT, opened
+from daskevo_workflows.cli.json_lines import AS_JSON
+from daskevo_workflows.cli.models_arguments import CUSTOM, ROOT, opened
 from daskevo_workflows.cli.paths import RUN, repository_root
 
 
@@ -56,7 +57,7 @@ class Metric(click.ParamType[tuple[str, float]]):
     "--label", "labels", multiple=True, help="Label that keeps it, such as 'user:my paper'.  [default: user:kept]"
 )
 @click.option("--name", help="Id to store it under.  [default: a random one]")
-@click.option("--problem", help="Problem whose file registers the model's custom layers.")
+@CUSTOM
 @SCHEDULER
 @AS_JSON
 def add(

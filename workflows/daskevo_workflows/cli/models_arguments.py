@@ -23,7 +23,7 @@ ROOT = click.argument("root", type=FOLDER)
 MODEL = click.argument("model_id")
 CLOSE = 3
 """Models that are suggested in place of one that is not there."""
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for programs.")
+CUSTOM = click.option("--problem", help="Problem whose file registers the model's custom layers.")
 
 
 def opened(root: Path) -> Repository:
@@ -69,6 +69,12 @@ def named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
             f"{command('models', 'ls', root)}",
             model_id=model_id,
         ) from error
+
+
+def record_of(repository: Repository, root: Path, model_id: str) -> ModelRecord:
+    """Return a model's record; raises as :func:`named`."""
+    with named(repository, root, model_id):
+        return repository.record(model_id)
 
 
 def facts_of(model: ModelRecord | ModelSummary) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from daskevo_workflows.cli.invocation import command
-from daskevo_workflows.cli.models_arguments import AS_JSON, ROOT, named, opened
+from daskevo_workflows.cli.json_lines import AS_JSON
+from daskevo_workflows.cli.models_arguments import CUSTOM, ROOT, named, opened, record_of
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
@@ -48,7 +49,7 @@ class Wanted(NamedTuple):
     help="Format, if OUTPUT names no file.  [default: .keras]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
-@click.option("--problem", help="Problem whose file registers the model's custom layers.")
+@CUSTOM
 @click.option(
     "--data", "with_data", is_flag=True, help="Load the problem's data, and add their shapes and digest to the card."
 )
@@ -106,8 +107,7 @@ def export(
         (found,) = _ranked(repository, root, origins, 1)
         wanted = [Wanted(found, _file(found, output, kind))]
     else:
-        with named(repository, root, model_id):
-            repository.record(model_id)  # before Keras is loaded, which takes seconds
+        record_of(repository, root, model_id)  # before Keras is loaded, which takes seconds
         wanted = [Wanted(model_id, _file(model_id, output, kind))]
     for _, path in wanted:
         if best is not None:

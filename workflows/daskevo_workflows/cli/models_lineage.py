@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskevo_workflows.cli.invocation import command
-from daskevo_workflows.cli.models_arguments import AS_JSON, MODEL, ROOT, facts_of, named, opened, print_columns
+from daskevo_workflows.cli.json_lines import AS_JSON
+from daskevo_workflows.cli.models_arguments import MODEL, ROOT, facts_of, named, opened, print_columns, record_of
 
 if TYPE_CHECKING:
     from daskevo.protocol.model_record import ModelRecord
@@ -158,8 +159,7 @@ def blame(root: Path, model_id: str, as_json: bool) -> None:
     from daskevo_workflows.exporting.origins import Origins
 
     repository, origins = opened(root), Origins.at(root)
-    with named(repository, root, model_id):
-        record = repository.record(model_id)
+    record = record_of(repository, root, model_id)
     standings = {owner: repository.status(owner) for owner in owners_of(record)}
     owners = {owner: (standing.state, standing.record) for owner, standing in standings.items()}
     lines = blamed(record, record.architecture, owners, lambda whose: ended_of(whose, origins))
@@ -197,10 +197,7 @@ def diff(root: Path, model_a: str, model_b: str, as_json: bool) -> None:
     from daskevo_workflows.exporting.origins import Origins
 
     repository, origins = opened(root), Origins.at(root)
-    records = []
-    for model_id in (model_a, model_b):
-        with named(repository, root, model_id):
-            records.append(repository.record(model_id))
+    records = [record_of(repository, root, model_id) for model_id in (model_a, model_b)]
     first, second = records
     found = difference(first, first.architecture, second, second.architecture)
     common = repository.common_ancestor(model_a, model_b)

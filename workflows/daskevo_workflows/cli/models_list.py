@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from daskevo_workflows.cli.invocation import command
+from daskevo_workflows.cli.json_lines import AS_JSON
 from daskevo_workflows.cli.models_arguments import (
-    AS_JSON,
     MODEL,
     ROOT,
     facts_of,
     is_damaged,
-    named,
     opened,
     print_columns,
+    record_of,
 )
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ def show(root: Path, model_id: str, as_json: bool) -> None:
     from daskevo_workflows.exporting.facts import layers_of, transfer_of
 
     repository = opened(root)
-    with named(repository, root, model_id):
-        record = repository.record(model_id)
+    record = record_of(repository, root, model_id)
     labels = repository.status(model_id).labels
     graph = record.architecture
     layers = [

@@ -15,7 +15,8 @@ import click
 
 from daskevo_workflows.cli.changed_repository import SCHEDULER, open_to_change
 from daskevo_workflows.cli.invocation import command
-from daskevo_workflows.cli.models_arguments import AS_JSON, ROOT, named, opened
+from daskevo_workflows.cli.json_lines import AS_JSON
+from daskevo_workflows.cli.models_arguments import ROOT, named, opened, record_of
 from daskevo_workflows.cli.paths import repository_root
 
 OF_RUNS = ("population:", "best:")
@@ -64,8 +65,7 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
     held: dict[str, list[str]] = {}
     scope = "default"  # any will do
     for name in names:
-        with named(look, root, name):
-            found = look.record(name).scope
+        found = record_of(look, root, name).scope
         scope = scope if holds_snapshots(found) else found
         others = sorted(set(look.status(name).labels) - {KEPT})
         if others and not force:

@@ -13,17 +13,15 @@ import click
 from click.core import ParameterSource
 
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
-from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import PROBLEM
 from daskevo_workflows.cli.interrupts import Interrupts
 from daskevo_workflows.cli.invocation import command, same_command
-from daskevo_workflows.cli.json_lines import NAS_KEYS, print_json_line
-from daskevo_workflows.cli.paths import default_run_folder, root_for_run, run_folder
-from daskevo_workflows.cli.quota_option import quota_option
+from daskevo_workflows.cli.json_lines import AS_JSON, NAS_KEYS, print_json_line
+from daskevo_workflows.cli.paths import default_run_folder, root_for_run
 from daskevo_workflows.cli.resume import settle, why_ended
-from daskevo_workflows.cli.run_frame import carry_on
-from daskevo_workflows.cli.run_messages import say_all_at_random, say_first_is_slow, say_unanswered, say_where
-from daskevo_workflows.cli.run_options import run_options
+from daskevo_workflows.cli.run_frame import carry_on, open_run
+from daskevo_workflows.cli.run_messages import say_all_at_random, say_unanswered
+from daskevo_workflows.cli.run_options import COUNT, SECONDS, quota_option, run_options, time_limit_option
 from daskevo_workflows.cli.search_summary import say_inherited, say_models, say_stored
 from daskevo_workflows.cli.size_options import size_options
 from daskevo_workflows.cli.transfer_options import transfer_options, typed_transfer
@@ -46,8 +44,6 @@ FRONT_SHOWN = 20
 STRATEGY_WORDS = ("evolution", "non-aged-evolution", "multi-objective", "reinforce", "tpe", "gp", "grid", "random")
 """Keys of :data:`daskevo_workflows.nas.STRATEGIES`, copied because importing it would slow `--help` down."""
 
-SECONDS = click.FloatRange(min=0, min_open=True)
-
 
 def _limit(value: Any) -> Any:
     """Return seconds, ``auto`` or ``none`` (as text, since None means that the option was not given)."""
@@ -58,7 +54,7 @@ def _limit(value: Any) -> Any:
 @click.argument("problem", type=PROBLEM)
 @click.option(
     "--evaluations",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=100,
     show_default=True,
     metavar="N",
@@ -89,18 +85,14 @@ def _limit(value: Any) -> Any:
 )
 @click.option(
     "--population",
-    type=click.IntRange(min=1),
+    type=COUNT,
     metavar="N",
     help="Size of the population in evolution.  [default: 50]",
 )
-@click.option(
-    "--sample", type=click.IntRange(min=1), metavar="N", help="Members drawn to choose each parent from.  [default: 5]"
-)
+@click.option("--sample", type=COUNT, metavar="N", help="Members drawn to choose each parent from.  [default: 5]")
 @transfer_options
 @size_options
-@click.option(
-    "--time-limit", type=SECONDS, metavar="S", help="Stop after this many seconds; the same command continues."
-)
+@time_limit_option
 @walltime_option
 @click.option(
     "--evaluation-limit",
@@ -112,7 +104,7 @@ def _limit(value: Any) -> Any:
     "hours before 3 have finished); none: no limit.",
 )
 @batch_options
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON at the end, for programs.")
+@AS_JSON
 def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
     """Search architectures for PROBLEM: a name of those below, or the path of a Python file.
 
@@ -194,11 +186,8 @@ def _search(
         interrupts.check()
         line(now)
 
-    with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
-        say_where(folder, client, "search")
-        say_first_is_slow(options["scheduler"], "evaluation")
+    with open_run(folder, root, settings.scope, str(goals[0]), batch, options, "search") as repository:
         say_all_at_random(settings.strategy, options["evaluations"])
-        repository = daskevo.open(root, settings.scope, client=client, objective=str(goals[0]), quota=options["quota"])
         with contextlib.closing(line), walltime.gently():
             import_keras()
             result = search(

@@ -1,19 +1,27 @@
-"""The frame of a command that carries a run on: signals, walltime, a cluster that goes away, its exit code."""
+"""The frame of a command that carries a run on: signals, walltime, its cluster and repository, its exit code."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from daskevo.errors import ClusterError, RunFailed
+from daskevo_workflows.cli.batch_jobs import Batch
+from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.group import RefusedCommand
 from daskevo_workflows.cli.interrupts import Interrupts, heard
-from daskevo_workflows.cli.paths import RUN
+from daskevo_workflows.cli.paths import RUN, run_folder
 from daskevo_workflows.cli.resume_hint import kept
+from daskevo_workflows.cli.run_messages import say_first_is_slow, say_where
 from daskevo_workflows.cli.walltime import Walltime, end_stopped
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
+    from daskevo_workflows.dashboard.dashboard_client import Page
 
 FAILURES = "failures"
 """The word for why a run ended in which too many failed."""
@@ -62,3 +70,28 @@ def carry_on(folder: Path, walltime: str | float, what: str, work: Callable[[Int
             how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
             raise RefusedCommand(error, kept(folder, what, how)) from error
     sys.exit(FAILED if word == FAILURES else 0)
+
+
+@contextlib.contextmanager
+def open_run(
+    folder: Path, root: Path, scope: str, objective: str, batch: Batch | None, options: Mapping[str, Any], page: Page
+) -> Iterator[Repository]:
+    """Lock a run's folder, start its cluster or connect to it, and yield the repository opened there.
+
+    Parameters
+    ----------
+    root, scope, objective:
+        As `daskevo.open` takes them.
+    batch:
+        The batch system that the cluster's nodes are jobs of; None: there is none.
+    options:
+        `scheduler`, `workers` and `quota` of the command.
+    page:
+        The run's page on the dashboard.
+    """
+    import daskevo
+
+    with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
+        say_where(folder, client, page)
+        say_first_is_slow(options["scheduler"], "evaluation" if page == "search" else "training")
+        yield daskevo.open(root, scope, client=client, objective=objective, quota=options["quota"])

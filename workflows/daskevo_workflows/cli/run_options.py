@@ -1,4 +1,4 @@
-"""Options shared by `daskevo nas` and `daskevo tune`: trainers, seed, folder, repository."""
+"""Options shared by `daskevo nas` and `daskevo tune`: trainers, seed, folder, repository, limits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from daskevo_workflows.cli.completion import FOLDER
 
 COUNT = click.IntRange(min=1)
+SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 def _claim(context: click.Context, option: click.Parameter, typed: tuple[str, ...]) -> None:
@@ -26,6 +27,31 @@ def _claim(context: click.Context, option: click.Parameter, typed: tuple[str, ..
     except InvalidInput as error:
         raise click.BadParameter(error.message, context, option) from error
     dask.config.set({RESOURCES: found})
+
+
+def _quota(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """Parse a number of bytes such as ``500GB``."""
+    if value is None or context.resilient_parsing:
+        return None
+    from daskevo.deploy.settings import quota_bytes
+    from daskevo.errors import InvalidInput
+
+    try:
+        return quota_bytes(value)
+    except InvalidInput as error:
+        raise click.BadParameter(error.message, context, option) from error
+
+
+quota_option = click.option(
+    "--quota",
+    callback=_quota,
+    metavar="BYTES",
+    help="Maximum size of all tensors in the repository, such as 500GB.  [default: no limit]",
+)
+
+time_limit_option = click.option(
+    "--time-limit", type=SECONDS, metavar="S", help="Stop after this many seconds; the same command continues."
+)
 
 
 def run_options(what: str, folder: str, shared: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskevo_workflows.cli.completion import FOLDER
-from daskevo_workflows.cli.json_lines import NAS_KEYS, TUNE_KEYS, print_json_line
+from daskevo_workflows.cli.json_lines import AS_JSON, NAS_KEYS, TUNE_KEYS, print_json_line
 from daskevo_workflows.cli.models_arguments import print_columns
 from daskevo_workflows.cli.search_summary import say_models, say_stored
 
@@ -30,7 +30,7 @@ STATE = "state"
 
 @click.command(short_help="Show the progress and results of a search or a study.")
 @click.argument("run", type=FOLDER)
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for programs.")
+@AS_JSON
 def status(run: Path, as_json: bool) -> None:
     """Show progress and results of the run in folder RUN, whether it is running, stopped or finished.
 

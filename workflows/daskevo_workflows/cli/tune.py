@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskevo_workflows.cli.batch_jobs import batch_of, batch_options
-from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.completion import TUNED
 from daskevo_workflows.cli.interrupts import Interrupts
 from daskevo_workflows.cli.invocation import same_command
-from daskevo_workflows.cli.json_lines import TUNE_KEYS, print_json_line
-from daskevo_workflows.cli.paths import problem_word, root_for_run, run_folder
-from daskevo_workflows.cli.quota_option import quota_option
-from daskevo_workflows.cli.run_frame import carry_on
-from daskevo_workflows.cli.run_messages import say_first_is_slow, say_where
-from daskevo_workflows.cli.run_options import COUNT, run_options
+from daskevo_workflows.cli.json_lines import AS_JSON, TUNE_KEYS, print_json_line
+from daskevo_workflows.cli.paths import problem_word, root_for_run
+from daskevo_workflows.cli.run_frame import carry_on, open_run
+from daskevo_workflows.cli.run_options import COUNT, quota_option, run_options, time_limit_option
 from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, walltime_option
 from daskevo_workflows.execution.deadline import WALLTIME
 
@@ -95,15 +92,10 @@ STRATEGY_WORDS = ("grid", "random", "halving", "hyperband", "asha", "median", "p
 @quota_option
 @click.option("--scope", help="Group of models whose snapshots are used.  [default: the problem's name]")
 @click.option("--objective", metavar="'max METRIC'|'min METRIC'", help="What to optimise.  [default: the problem's]")
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="Stop after this many seconds; the same command continues.",
-)
+@time_limit_option
 @walltime_option
 @batch_options
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON at the end, for programs.")
+@AS_JSON
 def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> None:
     """Tune hyper-parameters over time for PROBLEM: digits-lr, which comes with daskevo, or the path of a Python file
     whose space() is one of daskevo.tuning. For a problem of daskevo nas, architectures are trained in parts.
@@ -146,6 +138,7 @@ def _study(
     from daskevo_workflows.cli.progress import ProgressLine, say_study
     from daskevo_workflows.problems import refer
     from daskevo_workflows.problems.packages import need_data_of
+    from daskevo_workflows.studies.ended import ended
     from daskevo_workflows.studies.strategies import strategy_of
     from daskevo_workflows.studies.strategy_driver import AT_ONCE
 
@@ -157,11 +150,17 @@ def _study(
     space = tuning.space_to_tune(loaded)
     steps = tuning.steps_of(loaded, space, options["steps"])
     settings = {name: options[name] for name in ("first", "eta", "population", "candidates")}
-    strategy = strategy_of(options["strategy"], space, steps=steps, **settings)
+    make_strategy = partial(strategy_of, options["strategy"], space, steps=steps, **settings)
+    strategy = make_strategy()
     goal = Objective.parse(options["objective"] or loaded.objective)
     root = root_for_run(folder, options["root"])
-    if (found := _ended(folder, root, reference, goal, steps, options)) is not None:
-        return _say_nothing_left(found, as_json)
+    scope = options["scope"] or loaded.name
+    wanted = {"evaluations": options["evaluations"], "at_once": options["at_once"] or AT_ONCE}
+    if _may_be_over(folder, reference, space, goal, options["seed"]):
+        look = daskevo.open(root, scope)
+        found = ended(folder, make_strategy(), space, look, seed=options["seed"], steps=steps, **wanted)
+        if found is not None:
+            return _say_nothing_left(found, as_json)
     batch = batch_of(options, folder)
     line = ProgressLine(goal.metric, say=say_study)
     walltime.say()
@@ -170,11 +169,7 @@ def _study(
         interrupts.check()
         line(now)
 
-    with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
-        say_where(folder, client, "studies")
-        say_first_is_slow(options["scheduler"], "training")
-        scope = options["scope"] or loaded.name
-        repository = daskevo.open(root, scope, client=client, objective=str(goal), quota=options["quota"])
+    with open_run(folder, root, scope, str(goal), batch, options, "studies") as repository:
         with tuning.study(
             reference,
             space,
@@ -188,8 +183,7 @@ def _study(
             with contextlib.closing(line), walltime.gently():
                 result = study.run(
                     strategy,
-                    evaluations=options["evaluations"],
-                    at_once=options["at_once"] or AT_ONCE,
+                    **wanted,
                     time_limit_s=options["time_limit"],
                     deadline=walltime.deadline,
                     on_progress=progress,
@@ -207,44 +201,24 @@ def _study(
     return result.stop[0]
 
 
-def _ended(
-    folder: Path, root: Path, reference: ProblemReference, goal: Objective, steps: int, options: dict[str, Any]
-) -> StudyResult | None:
-    """Return the results of the study in a folder, if this command has nothing left to do.
+def _may_be_over(folder: Path, reference: ProblemReference, space: Any, goal: Objective, seed: int) -> bool:
+    """Return whether a study in a folder has trained, and may have nothing left to do.
 
     Raises
     ------
     RunMismatch
         If the folder holds another study, or a search.
     """
-    import daskevo
     from daskevo.runs.folder import read_info
     from daskevo.runs.mismatch import check_identity
     from daskevo_workflows import tune as tuning
-    from daskevo_workflows.studies.ended import ended
-    from daskevo_workflows.studies.strategies import strategy_of
-    from daskevo_workflows.studies.strategy_driver import AT_ONCE
 
     info = read_info(folder)
     if info is None:
-        return None
-    loaded = reference.load()
-    space = tuning.space_to_tune(loaded)
-    _, rows = tuning.data_to_tune(reference, loaded)
-    check_identity(folder, info.identity, tuning.identity_of(reference, space, goal, options["seed"], rows))
-    if not (folder / BEST).exists():
-        return None  # only the code that trains can write it
-    settings = {name: options[name] for name in ("first", "eta", "population", "candidates")}
-    return ended(
-        folder,
-        strategy_of(options["strategy"], space, steps=steps, **settings),
-        space,
-        daskevo.open(root, options["scope"] or loaded.name),
-        seed=options["seed"],
-        steps=steps,
-        evaluations=options["evaluations"],
-        at_once=options["at_once"] or AT_ONCE,
-    )
+        return False
+    _, rows = tuning.data_to_tune(reference, reference.load())
+    check_identity(folder, info.identity, tuning.identity_of(reference, space, goal, seed, rows))
+    return (folder / BEST).exists()  # only the code that trains can write it
 
 
 def _say_nothing_left(result: StudyResult, as_json: bool) -> str:

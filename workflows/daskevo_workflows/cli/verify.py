@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from daskevo_workflows.cli.completion import FOLDER
 from daskevo_workflows.cli.invocation import command
-from daskevo_workflows.cli.json_lines import VERIFY_KEYS, print_json_line
+from daskevo_workflows.cli.json_lines import AS_JSON, VERIFY_KEYS, print_json_line
+from daskevo_workflows.cli.models_arguments import ROOT
 from daskevo_workflows.cli.paths import repository_root
 
 DIFFERENT = 1
@@ -20,11 +20,11 @@ SHOWN = 20
 
 
 @click.command(short_help="Check a repository: is everything there, and whole?")
-@click.argument("root", type=FOLDER)
+@ROOT
 @click.option("--repair", is_flag=True, help="Mend what can be mended; the repository must not be open elsewhere.")
 @click.option("--rebuild", is_flag=True, help="Rebuild each model's architecture, too, as loading does; needs Keras.")
 @click.option("--problem", help="A problem whose file registers custom layers that the models have, for --rebuild.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON for programs.")
+@AS_JSON
 def verify(root: Path, repair: bool, rebuild: bool, problem: str | None, as_json: bool) -> None:
     """Check the repository at ROOT, or in a run's folder, without a cluster.
 
