@@ -53,6 +53,7 @@ class Batch(NamedTuple):
 
 def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `scheduler`, `cluster` and `jobs` to a command."""
+    # click lists options in the reverse of the order in which decorators are applied: the last one here comes first.
     for option in (
         click.option(
             "--jobs",
@@ -95,6 +96,7 @@ def batch_of(options: dict[str, Any], folder: Path) -> Batch | None:
             "--cluster makes a cluster of jobs: leave --scheduler and --workers out (how many trainers a job has is "
             "daskevo.batch.trainers-per-job in Dask's configuration, or processes in dask-jobqueue's YAML)"
         )
+    # Absolute: a job may begin in another folder than this command's (PBS: in the user's home).
     return Batch(kind, jobs or Jobs(1, 1), folder.absolute() / LOGS)
 
 

@@ -59,11 +59,13 @@ def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool)
     from daskevo_workflows.problems.contract import look_at
     from daskevo_workflows.problems.packages import need_data_of
 
+    # Before the problem's file runs: what is missing is then named with how to install it, not as a fault of the file.
     need("a check", *TRAINING)
     need_data_of(problem)
     looked: list[str] = []
 
     def say(words: str) -> None:
+        # The problem's code, which ran since the last line, may have replaced sys.stdout.
         put_back()
         looked.append(words)
         click.echo(words, err=as_json)
@@ -81,8 +83,10 @@ def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool)
             _check_is_of_a_search(loaded, problem)
             epochs = say_count(loaded.epochs, "epoch")
             say(f"problem {name!r}: all parts are there, {plain(loaded.objective, 80)} after {epochs}")
+            # On stderr: it is no part of what was looked at.
             click.echo("Keras is imported now, which takes some seconds", err=True)
             look_at(loaded, candidates=candidates, batches=batches, seed=seed, say=say)
+    # A name that stands for nothing is a wrong call (exit code 2), and no verdict about a problem (1).
     except UnknownProblem:
         raise
     except InvalidInput as error:

@@ -61,11 +61,13 @@ def a_cluster(
         from daskevo.deploy.local import local_cluster
 
         with contextlib.ExitStack() as stack:
+            # Ctrl-C in the middle of a start would leave worker processes behind that nobody closes.
             with put_off():
                 cluster = stack.enter_context(
                     local_cluster(
                         workers or CPU_COUNT,
                         providers,
+                        # The option replaces the configured list, so that one is repeated here.
                         preload=[*dask.config.get("distributed.worker.preload"), UNDISTURBED],
                         # Warnings of workers that are being stopped would tear the progress line; they are on the
                         # dashboard.

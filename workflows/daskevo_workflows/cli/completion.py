@@ -1,7 +1,7 @@
-"""`daskevo completion`: what makes a shell complete commands, options, problems and the folders of runs.
+"""`daskevo completion`: shell completion of commands, options, problems and the folders of runs.
 
-A shell calls the program for each press of TAB, so that nothing is imported here that takes time: names are compared,
-and folders are looked at, not opened.
+A shell runs the program at each press of TAB, so nothing slow is imported here: names are compared, and folders are
+listed, not opened.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from daskevo_workflows.cli.paths import RUN
 from daskevo_workflows.results.run_root import DESCRIPTION
 
 PROBLEMS = ("attn", "covertype", "digits", "fashion-mnist", "flights", "nas-bench-201", "nasnet")
-"""Those of :data:`daskevo_workflows.problems.reference.BUILT_IN`, which is not imported for a completion."""
+"""Copy of those in :data:`daskevo_workflows.problems.reference.BUILT_IN`; importing it would slow completion down."""
 
 TO_TUNE = ("digits-lr",)
 """Those of the other list there."""
@@ -68,9 +68,11 @@ def folders_like(beginning: str) -> list[str]:
     try:
         near = sorted(path for path in place.iterdir() if path.name.startswith(name) and _is_shown(path, name))
         below = [each for path in near if not _is_one(path) for each in sorted(path.iterdir()) if _is_shown(each, "")]
+    # A folder that can't be read has nothing to offer, and an error would spoil the line that is typed.
     except OSError:
         return []
     start = beginning[: len(beginning) - len(name)]
+    # As it was typed, ./ included: a shell takes only words that begin like the one it completes.
     return [f"{start}{path.relative_to(place)}" for path in (*near, *below) if _is_one(path)]
 
 

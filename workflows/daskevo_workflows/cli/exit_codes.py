@@ -1,4 +1,4 @@
-"""What the exit code of a command means: the same in all of them, but for 1, which each command says of itself."""
+"""Exit codes of commands: they mean the same in all of them, except for 1, which each command defines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`daskevo figures` and `daskevo frame`: what a paper needs of runs, as pictures and as tables."""
+"""`daskevo figures` and `daskevo frame`: runs for a paper, as figures in files and as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from daskevo_workflows.cli.completion import FOLDER
 
 FORMATS = ("svg", "png", "pdf")
 KINDS = ("evaluations", "units", "models", "events")
-"""Those of :mod:`daskevo_workflows.reports` and `results.frames`, which are not imported for a `--help`."""
+"""Copies of those of :mod:`daskevo_workflows.reports` and `results.frames`: importing them would slow `--help` down."""
 
 RUNS = click.argument("runs", type=FOLDER, nargs=-1, required=True, metavar="RUN...")
 

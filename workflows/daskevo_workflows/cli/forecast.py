@@ -75,6 +75,7 @@ def forecast(
         folder = Path("runs") / f"{problem_word(problem)}-forecast"
         again = f" (it measures anew once {folder} is removed)"
         _run_some(problem, folder, measure)
+    # auto and none are for a command that runs in the job itself; here they set no limit.
     seconds = walltime if isinstance(walltime, float) else None
     found = foretell(read(folder, first), evaluations, trainers, seconds, grace_s())
     _say(found, folder, err=as_json)
@@ -88,9 +89,11 @@ def _run_some(problem: str, folder: Path, evaluations: int) -> None:
     """Run a short search in a folder that later forecasts reuse."""
     click.echo(f"Measuring {evaluations} evaluations on this machine, with one trainer:", err=True)
     context = click.get_current_context()
+    # Hints of that search repeat `daskevo forecast` as it was typed, which takes no --run.
     keep_whole(context)
     try:
         context.invoke(nas, problem=problem, evaluations=evaluations, folder=folder, workers=1, as_json=False)
+    # `nas` ends its command; 0 means that there are evaluations to read.
     except SystemExit as ending:
         if ending.code:
             raise

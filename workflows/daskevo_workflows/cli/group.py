@@ -32,6 +32,7 @@ class Commands(click.Group):
 
     def __call__(self, *args: Any, **options: Any) -> NoReturn:
         """Run the program; Ctrl-C never prints a traceback, however often pressed, even while Python shuts down."""
+        # What is exited with if Ctrl-C cuts `main` off before it sets a code.
         code: Any = INTERRUPTED
         # While shutting down Python restores default signal handlers, except for ignored signals. Handlers registered
         # first are called last.
@@ -55,6 +56,7 @@ class Commands(click.Group):
         words = list(args)  # click takes them from the list as it reads them
         if not extra.get("resilient_parsing"):
             _check_texts(words)
+        # Only the outermost name is replaced: commands below have their own.
         name = info_name if parent is not None else program() or info_name
         try:
             context = super().make_context(name, args, parent, **extra)
@@ -73,15 +75,18 @@ class Commands(click.Group):
                 # Code interrupted by Ctrl-C may raise an exception of its own.
                 if isinstance(error, KeyboardInterrupt) or (interrupts.presses.count and not _is_exit(error)):
                     click.echo("Interrupted.", err=True)
+                    # Not raised on: click would print `Aborted!` and exit with 1.
                     ctx.exit(INTERRUPTED)
                 if isinstance(error, DaskevoError):
                     raise RefusedCommand(error) from error
                 if isinstance(error, ModuleNotFoundError) and (extra := _missing(error)) is not None:
                     raise RefusedCommand(extra) from error
+                # click prints these itself, with their own exit codes.
                 if isinstance(error, click.ClickException) or _is_exit(error):
                     raise
+                # As of `daskevo models ls | head`.
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                    raise  # nobody reads on, which click knows
+                    raise  # click ends quietly with exit code 1
                 if isinstance(error, OSError) and (full := _full(error)) is not None:
                     raise full from error
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
@@ -133,6 +138,7 @@ def _full(error: OSError) -> click.ClickException | None:
         sys.stdout.flush()
     except OSError:  # Python would fail to flush again at exit, and print a traceback
         with contextlib.suppress(OSError, ValueError):
+            # What sys.stdout has buffered is written to nowhere at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return NoSpace(
         f"{_safe(error.strerror or str(error))}: not all could be written to "
@@ -169,4 +175,5 @@ class RefusedCommand(click.ClickException):
 
 def _safe(text: str) -> str:
     """Escape control characters: a message may quote text from users or damaged files."""
+    # A file's name with escape sequences could rewrite what the terminal shows.
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)

@@ -1,4 +1,4 @@
-"""Say where a problem's code is that has not returned for a while: nobody else can tell a loop from a long download."""
+"""Say where a problem's code is when it doesn't return: its author can tell an endless loop from a long download."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import traceback
 from collections.abc import Callable, Iterator
 
 PATIENCE_S = 30.0
-"""Seconds between two such words."""
+"""Seconds between two notices."""
 
 
 @contextlib.contextmanager
 def watched(say: Callable[[str], None]) -> Iterator[None]:
-    """Say every `PATIENCE_S`, from another thread, what this one is at, until the end."""
+    """In this block say every `PATIENCE_S` seconds, from another thread, where this one is."""
     is_over = threading.Event()
     here = threading.get_ident()
 
@@ -35,4 +35,5 @@ def watched(say: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         is_over.set()
+        # So that nothing of it is printed after what comes next.
         watcher.join()

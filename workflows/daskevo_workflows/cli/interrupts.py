@@ -96,7 +96,9 @@ class Interrupts:
     def leave(self, code: int) -> None:
         """Make any further Ctrl-C end this process at once with this exit code: its work is over."""
         if threading.current_thread() is threading.main_thread():
+            # `heard` must not put another handler back: the work is over, and any Ctrl-C ends the process.
             self.is_over = True
+            # Not sys.exit: Python's shutdown would run handlers and print what they raise.
             signal.signal(signal.SIGINT, lambda number, frame: os._exit(code))
 
     def check(self) -> None:
@@ -145,6 +147,7 @@ class Interrupts:
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.number = number
+        # Only the first: a second SIGTERM is the batch system's or the user's last word.
         if number == signal.SIGTERM and self._grace_s is not None and self.ends is None:
             self.ends = time.time() + self._grace_s
             return
@@ -153,6 +156,7 @@ class Interrupts:
             return  # the interrupt was noticed before it was sent again
         is_again, self.came, self._is_lost = self._is_lost, True, False
         logging.disable(logging.ERROR)
+        # One that is sent again was counted when it first came.
         if number == signal.SIGINT and not is_again:
             does = self.presses.take(time.monotonic())
             if does == "nothing":
@@ -174,6 +178,7 @@ def heard(*signals: signal.Signals) -> Iterator[Interrupts]:
     disabled = logging.root.manager.disable
     before, around = {}, None
     if threading.current_thread() is threading.main_thread():
+        # Signal handlers can be set in the main thread only.
         around = _taken_by(signal.getsignal(signal.SIGINT))
         before = {
             number: handler
@@ -191,6 +196,7 @@ def heard(*signals: signal.Signals) -> Iterator[Interrupts]:
         for number, handler in before.items():
             if not (interrupts.is_over and number == signal.SIGINT):
                 signal.signal(number, handler)
+        # `_take` silenced everything below critical.
         logging.disable(disabled)
 
 
@@ -213,6 +219,7 @@ def put_off() -> Iterator[None]:
         resource_tracker.ensure_running()
     finally:
         sys.warnoptions.remove(TIDIED)
+    # The mask is inherited by every process and thread that is started from here.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,4 @@
-"""What was typed to get here, so that hints name commands as this user types them."""
+"""The command as it was typed, so that hints name commands as this user types them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def command(*words: str | Path) -> str:
 
 def same_command(folder: Path) -> str:
     """Return what was typed as shell text, with the run's folder if it wasn't named."""
+    # start.py without arguments chooses a command itself: the user has typed no more than its name.
     again = os.environ.get(AGAIN)
     if again:
         return again

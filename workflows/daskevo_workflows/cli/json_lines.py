@@ -102,6 +102,7 @@ def json_line(keys: tuple[str, ...], values: Mapping[str, Any]) -> str:
     KeyError
         If a key is missing: a promise to programs is broken.
     """
+    # By the promised keys, not by what is there: a new figure inside doesn't change what programs get.
     return json.dumps({key: _finite(values[key]) for key in keys}, allow_nan=False)
 
 

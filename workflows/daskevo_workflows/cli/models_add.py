@@ -102,6 +102,7 @@ def add(
         Objective.parse(objective)
     place, scope = _place(root, scope)
     check_scope(scope)
+    # Quietly, and before the problem's file, which would import it with all that TensorFlow logs.
     import_keras()
     if problem is not None:
         load_problem(problem)
@@ -117,6 +118,7 @@ def add(
         model_id = repository.add(
             model, metrics=dict(metrics), step=step, labels=labels, model_id=name, extra={"added": {"file": file.name}}
         )
+        # While the cluster is there: the record tells the quality that the objective made of the metrics.
         record = repository.record(model_id)
     if as_json:
         click.echo(
@@ -145,6 +147,7 @@ def _place(root: Path, scope: str | None) -> tuple[Path, str]:
     from daskevo.errors import InvalidInput
     from daskevo.runs.folder import read_info
 
+    # A new root: opening it creates it.
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         place, there = root, []
     else:

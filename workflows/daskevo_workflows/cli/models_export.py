@@ -92,6 +92,7 @@ def export(
 
     if best is not None and output is not None:
         raise InvalidInput("--best K takes the run and a folder, and no model: leave the model out")
+    # One word after ROOT may be either: it is the file if it ends like one, or if --best needs no model.
     if model_id is not None and output is None and (best is not None or model_id.endswith(SUFFIXES)):
         output, model_id = Path(model_id), None
     if model_id is not None:
@@ -109,6 +110,7 @@ def export(
     else:
         record_of(repository, root, model_id)  # before Keras is loaded, which takes seconds
         wanted = [Wanted(model_id, _file(model_id, output, kind))]
+    # All places before the first model is loaded: nothing is written if one of them can't be used.
     for _, path in wanted:
         if best is not None:
             _make(path.parent)
@@ -121,6 +123,7 @@ def export(
         written.append({"model": name, "files": [str(file) for file in done.files]})
         if not as_json:
             click.echo(str(path))
+    # What the record names and the repository has never heard of is damage, not a retirement.
     lost = [name for name in gone if repository.status(name).state == "unknown"]
     gone = [name for name in gone if name not in lost]
     if as_json:
@@ -156,6 +159,7 @@ def _best(
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(f"{folder} is a file: name a folder for the best {k}", path=str(folder))
     living = [name for name in names if repository.status(name).state == "published"]
+    # Leading zeros, so that a listing of the folder is in the order of quality.
     width = len(str(k))
     wanted = [
         Wanted(name, folder / f"{place:0{width}}-{name}{kind}") for place, name in enumerate(names, 1) if name in living

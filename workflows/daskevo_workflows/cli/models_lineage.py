@@ -58,6 +58,7 @@ def _show_chain(repository: Repository, model_id: str, records: Sequence[ModelRe
     from daskevo_plugins.formatting import say_bytes, say_qualities, say_share
 
     chain = [_entry(repository, record) for record in records]
+    # The tombstone of a retired model has no graph, and so no bytes to share out.
     shares = repository.contributors(model_id) if chain[0]["state"] == "published" else []
     whole = sum(share.nbytes for share in shares) or 1
     if as_json:
@@ -107,8 +108,10 @@ def _family(repository: Repository, scope: str | None) -> Family:
     found: dict[str, tuple[Any, FamilyMember]] = {}
     for summary in repository.models(scope):
         wanted: str | None = summary.model_id
+        # Ancestors that are retired too: without them a family would fall apart into pieces.
         while wanted is not None and wanted not in found:
             standing = repository.status(wanted)
+            # Not known here: the chain ends.
             if standing.record is None:
                 break
             found[wanted] = standing.record.created, FamilyMember.of(standing.record, standing.state)

@@ -44,6 +44,7 @@ def ls(root: Path, scope: str | None, limit: int | None, snapshots: bool, as_jso
     """
     repository = opened(root)
     found = repository.models(scope, snapshots=snapshots)
+    # One record per scope is read: its models have the same objective.
     objectives = {
         summary.scope: repository.record(summary.model_id).objective
         for summary in {summary.scope: summary for summary in found}.values()
@@ -174,7 +175,9 @@ def _figure(value: object) -> str:
 def _rank_in_scope(summary: ModelSummary, objective: str | None) -> tuple[str, float, ModelSummary]:
     from daskevo.types import Objective
 
+    # After all that have one.
     if summary.quality is None:
         return summary.scope, float("inf"), summary
     rank = Objective.parse(objective).rank(summary.quality) if objective else summary.quality
+    # The summary comes last, so that equal qualities have the same order each time.
     return summary.scope, -rank, summary

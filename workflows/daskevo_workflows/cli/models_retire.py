@@ -63,9 +63,10 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
     place = repository_root(root, to_change=True)
     look = opened(place)
     held: dict[str, list[str]] = {}
-    scope = "default"  # any will do
+    scope = "default"
     for name in names:
         found = record_of(look, root, name).scope
+        # Retiring goes by id, so any scope will do, but a repository is never opened in a scope of snapshots.
         scope = scope if holds_snapshots(found) else found
         others = sorted(set(look.status(name).labels) - {KEPT})
         if others and not force:
@@ -87,6 +88,7 @@ def retire(root: Path, model_ids: tuple[str, ...], force: bool, scheduler: str |
             if left:
                 held[name] = sorted(left)
         repository.stats()  # waits for tensors that are on their way out
+    # Here `held` has only those of the second look: with others from the first, nothing was begun.
     retired = [name for name in names if name not in held]
     if as_json:
         click.echo(json.dumps({"retired": retired, "held": held}))

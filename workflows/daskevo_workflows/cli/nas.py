@@ -132,6 +132,7 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
     interrupted (the same command continues).
     """
     context = click.get_current_context()
+    # A run that goes on keeps its own settings: only what was typed may change them, not click's defaults.
     given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
     if folder is None:
         folder = default_run_folder(problem, options["seed"], typed_transfer(options))
@@ -177,6 +178,7 @@ def _search(
         return _say_nothing_left(problem, Result(folder, daskevo.open(root, settings.scope), stop), as_json, options)
     goals = Objective.parse_all(settings.objective)
     check_objectives(goals)
+    # The search starts it once more. Here it may refuse the space while that costs nothing.
     settings.strategy.start(space_to_search(reference.load()), goals, settings.seed)
     line = ProgressLine(goals[0].metric)
     began = time.time()
@@ -203,10 +205,12 @@ def _search(
                 on_progress=progress,
                 **settings.search_options(),
             )
+        # Loading the best model takes Keras and seconds, which a job at its end doesn't have.
         _say_result(result, err=as_json, save=result.stop[0] != WALLTIME)
     if as_json:
         _print_summary(result)
     if result.stop[0] == WALLTIME:
+        # A job that was told to end early may have had too little time by chance: the next one is worth a try.
         done = walltime.is_told or result.last_report > began
         end_out_of_time(folder, KEPT, done=done, why=result.stop[1])
     return result.stop[0]
@@ -229,6 +233,7 @@ def _print_summary(result: Result) -> None:
 def _say_nothing_left(problem: str, result: Result, as_json: bool, options: dict[str, Any]) -> str:
     """Print the results of a run that has ended, and how to continue it."""
     finished, asked = result.summary()["evaluations"], options["evaluations"]
+    # A run that ended with nothing finished fails again, each time it is asked for.
     result.check_finished()
     click.echo(f"Nothing left to do: {finished} of {asked} evaluations are finished.", err=as_json)
     _say_result(result, err=as_json, since=result.last_report)
@@ -270,7 +275,8 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     )
     if not summary["evaluations"]:
         return
-    was_empty = recorded_root(result.folder) == result.folder / REPOSITORY  # and not somebody's
+    # A repository of the run's own was empty when it began; one that others use may have had models.
+    was_empty = recorded_root(result.folder) == result.folder / REPOSITORY
     if (unanswered := say_unanswered(result.reports, was_empty=was_empty)) is not None:
         click.echo(unanswered, err=err)
     if summary["transferred"] and (rule := say_rule(result.info.identity.get("policy"))):
@@ -293,6 +299,7 @@ def _say_result(result: Result, *, err: bool, since: float | None = None, save: 
     best, report = result.folder / "best.keras", result.folder / "report.html"
     try:
         (first,) = result.best(1)
+        # With none living, the load of the best raises what is said of it below.
         (saved,) = result.best(1, living=True) or [first]
         if not _is_newer(best, since):
             import_keras()

@@ -94,8 +94,10 @@ def _run(scheduler: str | None, scheduler_file: Path | None, asked: dict[str, An
             "there, and that of the scheduler's host, if it has another name, in scheduler-options",
             interface=network,
         )
+    # A lifetime counts from here: waiting for the scheduler's file is part of the job's time.
     began = time.time()
     trainers, providers, cuda = asked["trainers"], asked["providers"], asked["cuda"]
+    # --nthreads is for each trainer, as dask-jobqueue passes it; the plan divides the node's.
     threads = CPU_COUNT if asked["nthreads"] is None else asked["nthreads"] * max(trainers, 1)
     workers = plan_node(
         # Two nodes may lie on one host, and a scheduler takes no name twice.
@@ -145,11 +147,12 @@ def _memory(asked: str, trainers: int) -> int | None:
 
     if asked == "auto":
         return int(MEMORY_LIMIT)
+    # 0 means no limit, as for `dask worker`.
     return trainers * int(parse_bytes(asked)) or None
 
 
 def _address(path: Path, timeout: str | None) -> str:
-    """Return the address in a scheduler's file, which may come a while later."""
+    """Return the address in a scheduler's file; wait for the file if it isn't there yet."""
     from dask.utils import parse_timedelta
 
     from daskevo.errors import SchedulerUnreachable

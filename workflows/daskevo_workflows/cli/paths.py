@@ -69,6 +69,7 @@ def repository_root(place: Path, *, to_change: bool = False) -> Path:
             f"the run in {place} belongs to the repository {root}, which is not there: name the folder where it is now",
             path=str(root),
         )
+    # A repository that is named by its own root is nobody's copy.
     if root != place and (home := borrowed_from(place)) is not None:
         if to_change:
             raise copy_of(place, home)
@@ -122,6 +123,7 @@ def root_for_run(folder: Path, named: Path | None) -> Path:
     from daskevo.runs.not_a_run import copy_of
 
     info, recorded = read_info(folder), recorded_root(folder)
+    # By id, not by path: the user may have moved it, but not exchanged it.
     if info is not None and named is not None:
         asked = {"repository": str(named.absolute()), "repository_id": repository_id(named)}
         check_repository(folder, info.about, asked)
@@ -157,8 +159,11 @@ def run_folder(folder: Path) -> Iterator[None]:
     from daskevo.runs.record import check_record
     from daskevo.runs.run_lock import locked_early
 
+    # Before the folder is touched: an incomplete run in it is left as it is.
     check_record(folder)
+    # What was there before this command is never removed, whatever its name.
     new = [name for name in OWN if not (folder / name).exists()]
+    # Parents, too: `runs` itself may be new.
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         prepare_folder(folder)
@@ -170,6 +175,7 @@ def run_folder(folder: Path) -> Iterator[None]:
                 _remove(folder / name)
         raise
     except InvalidProblem as error:
+        # A run that was there, or that has a finished evaluation, is worth keeping, whatever went wrong since.
         if RUN not in new or not (folder / RUN).exists() or _has_finished(folder):
             raise
         for name in new:

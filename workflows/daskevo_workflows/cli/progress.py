@@ -18,10 +18,10 @@ PLAIN_EVERY_S = 15.0
 """Seconds between lines where there is no terminal: a log of a thousand evaluations stays readable."""
 
 CLEAR = "\r\x1b[K"
-"""What has a terminal write the line anew."""
+"""Control sequence after which a terminal overwrites the line."""
 
 WORDS = 500
-"""Characters at most of why an evaluation has failed."""
+"""Maximum length of the reason for a failed evaluation, in characters."""
 
 
 def say_study(progress: StudyProgress, metric: str) -> str:
@@ -100,11 +100,12 @@ class ProgressLine:
     def __call__(self, progress: Progress | StudyProgress) -> None:
         self._last = progress
         if progress.first_failure and not self._has_said_failure:
-            # At once: whoever made a mistake in the problem wants to know before all evaluations have failed of it.
+            # At once: who made a mistake in the problem wants to know before all evaluations have failed of it.
             self._has_said_failure = True
             self._write(f"{CLEAR if self._terminal else ''}{plain(progress.first_failure, WORDS)}\n")
         if self._terminal:
             line = self._say(progress, self._metric)
+            # One column less: some terminals break a line that fills them, and \r goes back to the last part only.
             width = shutil.get_terminal_size().columns - 1
             self._write(f"{CLEAR}{line if len(line) <= width else line[: width - 1] + '…'}")
         elif not progress.is_over and self._due():
@@ -115,6 +116,7 @@ class ProgressLine:
 
     def _write_line(self, progress: Progress | StudyProgress) -> None:
         line = self._say(progress, self._metric)
+        # A log doesn't get the same line twice where nothing has happened for a while.
         if line != self._shown:
             self._write(line + "\n")
         self._shown, self._shown_at = line, self._clock()

@@ -99,11 +99,13 @@ def settle(
             _strategy(options, word), objective, options["seed"], typed_transfer(options), 0.0, None, scope, limits
         )
     policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
+    # The record says what the callbacks were, and can't make them: the command would go on without them.
     if passed := _mapping(policy.get("passed")).get("callbacks"):
         raise _begun_in_python(folder, f"callbacks ({', '.join(map(str, passed))})")
     try:
         transfer = changed_transfer(recorded_transfer(policy), options, given)
     except InvalidInput as error:
+        # The record has a function as `freeze` by its name only: without --freeze there is nothing to go on with.
         if "freeze" not in given:
             raise _begun_in_python(folder, error.message) from error
         transfer = changed_transfer(recorded_transfer({**policy, "freeze": None}), options, given)
@@ -151,6 +153,7 @@ def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
         for report in view.reports():
             run_state.report(report)
         stop, sessions, exhausted = run_state.stop_reason(), view.sessions(), view.events("exhausted")
+    # Only the strategy knows whether candidates are left: what the last session found is believed.
     if stop is None and sessions and sessions[-1].ended == "exhausted":
         return "exhausted", exhausted[-1].message if exhausted else "the space has no more candidates"
     return stop
@@ -184,6 +187,7 @@ def _own_settings(options: Mapping[str, Any], word: str) -> dict[str, Any]:
     from daskevo.errors import InvalidInput
     from daskevo_workflows.nas import STRATEGIES
 
+    # Only what was typed: strategies have defaults of their own, and some take neither.
     settings = {name: options[name] for name in ("population", "sample") if options[name] is not None}
     if strange := [name for name in settings if name not in inspect.signature(STRATEGIES[word]).parameters]:
         theirs = [word for word, make in STRATEGIES.items() if strange[0] in inspect.signature(make).parameters]

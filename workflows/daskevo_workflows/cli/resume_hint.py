@@ -1,4 +1,4 @@
-"""How a run that was stopped is gone on with, in words."""
+"""Messages that say how to continue a stopped run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from daskevo_workflows.cli.paths import RUN
 
 
 def how_to_go_on(folder: Path, what: str) -> str:
-    """Say of a run that was interrupted how to go on with it.
+    """Say how to continue a run that was interrupted.
 
     Parameters
     ----------

@@ -60,11 +60,13 @@ def carry_on(folder: Path, walltime: str | float, what: str, work: Callable[[Int
             word = work(interrupts, Walltime(walltime, interrupts))
         except KeyboardInterrupt:
             end_stopped(interrupts, folder, what)
+        # Exit code 1 where trainings failed; other reasons for an end with nothing finished are refusals (2).
         except RunFailed as error:
             if error.facts.get("reason") != FAILURES:
                 raise
             raise NothingFinished(error) from error
         except ClusterError as error:
+            # Before there is a run, there is nothing to go on with: the error stands for itself.
             if not (folder / RUN).exists():
                 raise
             how = "once the cluster is there (--scheduler takes its new address), the same command goes on"
@@ -91,6 +93,7 @@ def open_run(
     """
     import daskevo
 
+    # The folder first: a run that another process has is refused before a cluster is started.
     with run_folder(folder), a_cluster(options["scheduler"], options["workers"], batch=batch) as client:
         say_where(folder, client, page)
         say_first_is_slow(options["scheduler"], "evaluation" if page == "search" else "training")

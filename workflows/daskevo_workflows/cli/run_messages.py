@@ -1,5 +1,4 @@
-"""What a command says when its run begins: where it lies, where it can be watched, and what it will not do; and at its
-end what went wrong beside."""
+"""Messages about a run: its folder, its dashboard page and notices at the start; unanswered questions at the end."""
 
 from __future__ import annotations
 
@@ -27,13 +26,14 @@ def say_where(folder: Path, client: Client, page: Page) -> None:
 
 
 def say_all_at_random(strategy: object, evaluations: int) -> None:
-    """Say so where an evolution ends before its population is full: then nothing descends from the best.
+    """Warn if an evolution would end before its population is full: then nothing descends from the best.
 
-    Not where the command that was typed takes no population, as a forecast.
+    Silent where the command that was typed takes no population, such as a forecast.
     """
     from daskevo.search.parent_population import Evolving
 
     if isinstance(strategy, Evolving) and strategy.size >= evaluations and not is_whole():
+        # A quarter at random leaves three quarters that descend from the best.
         fewer = max(2, evaluations // 4)
         click.echo(
             f"A population of {strategy.size} is filled at random first: all of {evaluations} evaluations. With "
@@ -43,7 +43,7 @@ def say_all_at_random(strategy: object, evaluations: int) -> None:
 
 
 def say_first_is_slow(scheduler: str | None, what: str) -> None:
-    """Say why nothing seems to happen at first, where the trainers are new: not those of somebody's scheduler.
+    """Say why nothing seems to happen at first. Trainers of a scheduler that was named may be warm: silent then.
 
     Parameters
     ----------

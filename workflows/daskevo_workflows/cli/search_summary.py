@@ -1,4 +1,4 @@
-"""What `daskevo nas` and `daskevo status` both say of a search: its best models, what was inherited, what is stored."""
+"""Messages of both `daskevo nas` and `daskevo status`: best models of a search, what was inherited, what is stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def say_models(result: Result, shown: Sequence[Found]) -> list[str]:
-    """Return a line for each model: its figures for all objectives, below each other, its id; whether it is gone."""
+    """Return a line for each model: its figures for all objectives in columns, its id, a mark if it is gone."""
     from daskevo_plugins.formatting import say_qualities
     from daskevo_workflows.results.model_status import mark
 
@@ -37,12 +37,13 @@ def say_inherited(result: Result, transferred: int) -> str:
 
 
 def say_stored(summary: Mapping[str, Any]) -> str | None:
-    """Say what the repository holds for a search, of its `Result.summary`; None if that was never asked."""
+    """Say what the repository stores for a search, given its `Result.summary`; None if that was never sampled."""
     from daskevo_plugins.formatting import say_bytes, say_count, say_times
 
     stored, full = summary["stored_bytes"], summary["full_copy_bytes"]
     if stored is None:
         return None
     living = say_count(summary["live_models"] or 0, "living model")
+    # Below 5 % the figures look the same, and a factor of 1.0 says nothing.
     ratio = f" ({say_times(full / stored)})" if stored and full and full > 1.05 * stored else ""
     return f"{say_bytes(stored)} for {living}; full copies would take {say_bytes(full)}{ratio}"

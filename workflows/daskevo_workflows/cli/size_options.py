@@ -39,6 +39,7 @@ def _count(value: str) -> int:
 def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options to a command."""
     for bound, word in (("min", "fewer"), ("max", "more")):
+        # Reversed, as each decorator goes above those before it in --help.
         for name, what in reversed(LIMITED.items()):
             words = f"Train no model of {word} than N {what}" + (
                 "." if name != "parameters" else ", such as 250k or 1.5M."

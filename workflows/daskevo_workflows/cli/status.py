@@ -166,12 +166,14 @@ def _state(state: str, sessions: Sequence[SessionRow]) -> str:
     known, process = lives(last.process), plain(last.process, 100)
     if known is None:
         return f"{plain(state)}; last heard of {ago} ago, process {process}"
+    # The record alone can't tell the two apart; the process can, on its own host.
     said = plain(state).replace("running, or killed", "running" if known else "killed", 1)
     return f"{said}; last heard of {ago} ago, process {process}, which {'is there' if known else 'is gone'}"
 
 
 def lives(process: str) -> bool | None:
     """Tell whether a process, ``NUMBER on HOST``, exists on this host; None if it is on another host."""
+    # At most nine digits: more are no process number, and os.kill would raise OverflowError.
     found = re.fullmatch(r"([1-9]\d{0,8}) on (\S+)", process)
     if found is None or found[2] != socket.gethostname():
         return None
@@ -179,6 +181,7 @@ def lives(process: str) -> bool | None:
         os.kill(int(found[1]), 0)
     except ProcessLookupError:
         return False
+    # It exists, and belongs to somebody else.
     except PermissionError:
         pass
     return True

@@ -1,4 +1,4 @@
-"""Lend stdout and stderr to a problem's code, so that a verdict of it can be said whatever it does to them."""
+"""Stand-ins for stdout and stderr for a problem's code: even if it closes or replaces them, the verdict is printed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Lent:
 def lent_streams() -> Iterator[Callable[[], None]]:
     """Lend stdout and stderr; yield what puts them in their place again while they are lent, as the end does."""
     own = sys.stdout, sys.stderr
+    # sys.stdout is None in a process that was started with it closed.
     lent: list[Any] = [stream and Lent(stream) for stream in own]
 
     def put_back() -> None:

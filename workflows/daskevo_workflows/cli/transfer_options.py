@@ -119,4 +119,5 @@ def typed_transfer(options: Mapping[str, Any]) -> Transfer:
 def changed_transfer(transfer: Transfer, options: Mapping[str, Any], given: Collection[str]) -> Transfer:
     """Return a policy changed by the options given on the command line."""
     transfer = replace(transfer, **{one.field: options[one.field] for one in TRANSFER_OPTIONS if one.field in given})
+    # Last: --no-transfer overrules --inherit-from.
     return replace(transfer, source="none") if "no_transfer" in given and options["no_transfer"] else transfer

@@ -114,6 +114,7 @@ def tune(problem: str, folder: Path | None, as_json: bool, **options: Any) -> No
     what to do; 70 an unexpected error, with its traceback; 75 the walltime was over, or the batch job was ended (the
     same command continues); 130 interrupted (the same command continues).
     """
+    # Not of the strategy: several strategies share the study of a problem and a seed, and its steps.
     folder = folder or _default_folder(problem, options["seed"])
     carry_on(folder, options["walltime"], KEPT, partial(_study, problem, folder, as_json, options))
 
@@ -150,6 +151,7 @@ def _study(
     space = tuning.space_to_tune(loaded)
     steps = tuning.steps_of(loaded, space, options["steps"])
     settings = {name: options[name] for name in ("first", "eta", "population", "candidates")}
+    # A strategy keeps state, and one that was asked whether the study is over has been told all reports.
     make_strategy = partial(strategy_of, options["strategy"], space, steps=steps, **settings)
     strategy = make_strategy()
     goal = Objective.parse(options["objective"] or loaded.objective)
@@ -191,6 +193,7 @@ def _study(
             in_time = result.stop[0] != WALLTIME
             _say_result(result, err=as_json, save=in_time)
             summary = result.summary()
+            # As for a search: a job that was told to end early may have had too little time by chance.
             done = walltime.is_told or result.figures.trained_steps > before
         if in_time:
             _say_report(result, err=as_json)

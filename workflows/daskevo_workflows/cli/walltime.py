@@ -31,6 +31,7 @@ class WalltimeType(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from daskevo.batch_formats import seconds_of
 
+        # click hands over defaults too, and requires that a value which is converted already passes.
         if value in ("auto", "none") or isinstance(value, float):
             return value
         seconds = seconds_of(str(value))
@@ -95,12 +96,14 @@ class Walltime:
 
     def deadline(self) -> float | None:
         """Return the current deadline, in seconds since the epoch; None if there is none."""
+        # What the batch system says by SIGTERM goes before what it said about the limit: a job may be preempted.
         if (told := self._interrupts.ends) is not None:
             return told
         if self._asks and self._job is not None and time.monotonic() - self._asked_at > ASK_EVERY_S:
             from daskevo_workflows.execution.batch_job_deadline import limit_of
 
             self._asked_at = time.monotonic()
+            # No answer this time: the last one known stays, rather than no limit at all.
             self._at = limit_of(self._job).at or self._at
         return self._at
 
@@ -110,6 +113,7 @@ def end_stopped(interrupts: Interrupts, folder: Path, what: str) -> None:
     from daskevo_workflows.execution.batch_job_deadline import this_job
 
     click.echo(how_to_go_on(folder, what), err=True)
+    # 75 lets the next job of a chain go on. Outside of a job a SIGTERM comes from a person, who wants an end.
     sys.exit(STOPPED_FOR_TIME if interrupts.number == signal.SIGTERM and this_job() is not None else INTERRUPTED)
 
 
@@ -128,6 +132,7 @@ def end_out_of_time(folder: Path, what: str, *, done: bool, why: str) -> None:
     if done:
         click.echo(f"Stopped for its walltime. {kept(folder, what)}", err=True)
         sys.exit(STOPPED_FOR_TIME)
+    # Not 75: each job of a chain would end like this one, for ever.
     more = "with a longer walltime (--walltime, and the job's own limit), the same command gets further"
     click.echo(f"Nothing was finished within this walltime: {why}. {kept(folder, what, more)}", err=True)
     sys.exit(TOO_SHORT)

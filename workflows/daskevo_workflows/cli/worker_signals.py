@@ -1,8 +1,8 @@
-"""Dask preload for workers of the command's own cluster: Ctrl-C, or a batch system's word, is for the command alone.
+"""Dask preload for workers of the command's own cluster: signals of a terminal or a batch system are for the command.
 
-A terminal sends it to every process of the command. Workers would die in the middle of what the command is about to
-stop in good order, each with a traceback; their nannies end them. Nor is it news to anybody that a worker's heartbeat
-finds no scheduler any more: that one lives in the command's own process.
+A terminal sends Ctrl-C to every process of the command. Workers would die in the middle of what the command is about to
+stop in good order, each with a traceback; their nannies end them. A heartbeat that finds no scheduler at the end is not
+logged: the scheduler lives in the command's own process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def dask_setup(worker: Any) -> None:
     """Ignore the interrupt, and say nothing of a missing scheduler; runs in the main thread of the worker's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if this_job() is not None:
-        # A batch system says its word to all processes of a job, and the command ends in good order with its workers.
+        # A batch system signals all processes of a job. The command hears it, too, and ends its workers in good order.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.getLogger("distributed.worker").addFilter(is_news)
 
