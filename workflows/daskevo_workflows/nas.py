@@ -177,6 +177,7 @@ def search(
         After an orderly stop; the same call continues the run later.
     """
     need("a search", *TRAINING)
+    # A search blocks until it ends, and must not do so in an event loop.
     check_can_lead(repository.client, "nas.search")
 
     # Refuse everything that can be refused before the folder becomes a run.
@@ -209,6 +210,7 @@ def search(
         about = about_run(repository)
     # Takes the folder's lock: from here on this process alone writes the run.
     record = RunRecord(run, identity, about, was_put=lambda name: repository.status(name).state != "unknown")
+    # What the record says if something is raised before the run has an end of its own.
     ended = "error"
     try:
         sessions = [session.opened for session in record.sessions()]
@@ -260,6 +262,7 @@ def search(
         ended = "interrupted"
         raise
     finally:
+        # Whatever was raised: a session that is left open looks like that of a killed process.
         record.close(ended)
     result = Result(record.folder, repository, stop)
     # Raise only after the record is closed, so that a failed run can be viewed and resumed.
@@ -298,6 +301,7 @@ def _with_objective(repository: Repository, goal: Objective) -> Repository:
     ScopeMismatch
         If the scope has another objective.
     """
+    # The handle's objective decides what quality is put with models; the caller's handle stays as it is.
     if repository.objective == goal:
         return repository
     settings = repository.settings

@@ -123,6 +123,7 @@ def study(
     with told_if_scheduler_gone():
         about = about_run(repository)
         stored = repository.snapshots()
+    # Only a controller of the study's own is closed with it.
     own = controller is None
     leading = controller or Controller(DaskCrew(repository.client, step_limit_s))
 
@@ -257,6 +258,7 @@ def _data(reference: ProblemReference, problem: Problem) -> Any:
         return data_of(reference)
     except DaskevoError:
         raise
+    # A problem's own code runs here: it may raise anything, and also call sys.exit().
     except (Exception, SystemExit) as error:
         raise InvalidProblem(f"problem {problem.name!r} has no data: data() raised {say_error(error)}") from error
 

@@ -54,6 +54,7 @@ def named(repository: Repository, root: Path, model_id: str) -> Iterator[None]:
     try:
         yield
     except UnknownModel as error:
+        # A listing reads all shards; it is worth that only once the id has turned out to be wrong.
         names = [str(summary.model_id) for summary in repository.models()]
         meant = difflib.get_close_matches(model_id, names, CLOSE) or [name for name in names if model_id in name]
         guess = f"did you mean {' or '.join(meant[:CLOSE])}? These" if meant else "these"

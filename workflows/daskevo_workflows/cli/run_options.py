@@ -26,11 +26,13 @@ def _claim(context: click.Context, option: click.Parameter, typed: tuple[str, ..
         found = read_resources(" ".join(typed), "--resource")
     except InvalidInput as error:
         raise click.BadParameter(error.message, context, option) from error
+    # Searches and studies read what they claim from Dask's configuration.
     dask.config.set({RESOURCES: found})
 
 
 def _quota(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
     """Parse a number of bytes such as ``500GB``."""
+    # resilient_parsing: completion in a shell parses words that are half typed, and must not fail.
     if value is None or context.resilient_parsing:
         return None
     from daskevo.deploy.settings import quota_bytes

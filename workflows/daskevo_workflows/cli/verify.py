@@ -50,7 +50,7 @@ def verify(root: Path, repair: bool, rebuild: bool, problem: str | None, as_json
     if problem is not None:
         from daskevo_workflows.problems import load_problem
 
-        load_problem(problem)
+        load_problem(problem)  # importing its file registers the layers with Keras
     found = daskevo.open(repository_root(root, to_change=repair)).verify(repair=repair, rebuild=rebuild)
     said = found.to_json()
     for line in (

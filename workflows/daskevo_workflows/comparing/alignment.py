@@ -31,6 +31,7 @@ def matched(first: Sequence[Trait], second: Sequence[Trait]) -> list[tuple[int, 
     >>> matched([a, c], [c, b])
     [(1, 0)]
     """
+    # Equal beginnings and ends belong together in any best answer: the table is for what is between.
     head = 0
     while head < min(len(first), len(second)) and first[head] == second[head]:
         head += 1
@@ -75,11 +76,13 @@ def in_order(first: int, second: int, pairs: Mapping[int, int]) -> list[Pair]:
 def _middle(first: Sequence[Trait], second: Sequence[Trait]) -> list[tuple[int, int]]:
     if len(first) * len(second) > MOST_CELLS:
         ours, others = ([trait.kind for trait in sequence] for sequence in (first, second))
+        # Without autojunk, which in long sequences ignores what is frequent: a kind of layer is.
         blocks = SequenceMatcher(None, ours, others, autojunk=False).get_matching_blocks()
         return [(mine + more, theirs + more) for mine, theirs, size in blocks for more in range(size)]
     # More kinds alike never outweigh one layer that is alike in all.
     much = min(len(first), len(second)) + 1
     worth = [[0 if one.kind != other.kind else 1 + much * (one == other) for other in second] for one in first]
+    # Filled from the end, so that the walk below goes forwards.
     best = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
     for mine in range(len(first) - 1, -1, -1):
         here, below = best[mine], best[mine + 1]

@@ -63,6 +63,7 @@ def blame(
     """
     found = []
     for place, layer in enumerate(graph.layers):
+        # A layer may have tensors of several models, where only some of them were trained.
         shares: dict[ModelId, list[int]] = {}
         for number in graph.tensor_numbers(place):
             shares.setdefault(record.owner_map.entries[number].owner, []).append(number)

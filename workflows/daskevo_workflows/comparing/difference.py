@@ -78,6 +78,7 @@ def difference(
     others as many as can be with equal settings in the same order, and then of the same class.
     """
     prefix = longest_common_prefix(first_graph, second_graph)
+    # A tensor is stored once, under its owner and number: the same pair is the same bytes.
     stored = {(entry.owner, entry.number) for entry in first.owner_map.entries}
     shared = [
         key.spec.nbytes
@@ -95,6 +96,7 @@ def _places(
     """Return (layer of A, layer of B) in A's order, those of B alone where they follow their neighbours."""
     mine, theirs = _traits(first), _traits(second)
     pairs = dict(prefix)
+    # Inputs and outputs first: by kind alone, a layer in the middle might be taken for one of them.
     for some, others in (
         ([first.vertices[vertex].layer for vertex in first.inputs], [second.vertices[v].layer for v in second.inputs]),
         ([first.vertices[v].layer for v, _ in first.outputs], [second.vertices[v].layer for v, _ in second.outputs]),
@@ -161,6 +163,7 @@ def _relation(
 
 
 def _vertex(graph: ArchitectureGraph, layer: int) -> Vertex:
+    # The first call stands for the layer: its settings are the same in each.
     return graph.vertices[graph.calls[layer][0]]
 
 

@@ -41,6 +41,7 @@ class FamilyMember:
     def of(cls, record: ModelRecord, state: str) -> FamilyMember:
         """Return the member of a record or tombstone."""
         share = None
+        # A tombstone has no graph: how large its tensors were isn't known any more.
         if record.graph is not None:
             keys, entries = record.architecture.tensors, record.owner_map.entries
             of_others = sum(
@@ -65,6 +66,7 @@ Family = Mapping[ModelId, FamilyMember]
 
 def best_of(family: Family) -> set[ModelId]:
     """Return the best living model of each scope."""
+    # By scope: qualities of other data or tasks don't compare.
     leaders: dict[str, tuple[float, ModelId]] = {}
     for member in family.values():
         if member.state != "published" or member.quality is None or member.objective is None:
@@ -100,6 +102,7 @@ def dot_of(family: Family) -> str:
         if member.ancestor in family:
             share = "" if member.inherited is None else f" [label={quoted(say_share(member.inherited))}]"
             lines.append(f"  {quoted(member.ancestor)} -> {quoted(member.model)}{share};")
+        # Outside of the ranks: a family is laid out by who inherited from whom.
         if member.parent in family and member.parent != member.ancestor:
             lines.append(f"  {quoted(member.parent)} -> {quoted(member.model)} [style=dashed, constraint=false];")
     return "\n".join([*lines, "}"]) + "\n"

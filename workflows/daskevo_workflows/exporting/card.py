@@ -67,6 +67,7 @@ def read_card(path: str | Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"the model card {path} can't be read: {error}", path=str(path)) from error
     try:
+        # The last block: a card has others before it, such as the code that loads the model.
         facts = json.loads(text.rpartition(_FENCE)[2].rpartition("\n```")[0])
         if facts["format"] == FORMAT and facts["version"] == VERSION:
             return dict(facts)

@@ -102,17 +102,20 @@ def export_model(
     kind = check_place(path, overwrite=overwrite)
     origins = run if isinstance(run, Origins) or run is None else Origins(Path(run))
     known = know(repository, model_id)
+    # Before the weights are read, which takes far longer. The file is at least as large as they are.
     free = free_bytes(path.parent)
     if free is not None and free < known.graph.nbytes:
         raise _unwritable(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), known.graph.nbytes)
     import_keras()
     model = repository.load(model_id, custom_objects=custom_objects)
+    # Loading only warns of such layers; the card tells those who get the file.
     changed = _changed_layers(known, model)
     facts = _facts(known, origins, data)
     files = (path, *companions(path))
     try:
         with in_place_of(*files) as beside:
             write_model(model, known.graph, kind, beside)
+            # After the file: the card has its size and digest.
             card = Card({**facts, "file": _file_facts(path, beside[0], known, changed)})
             beside[-1].write_text(str(card), encoding="utf-8")
             os.chmod(beside[0], beside[-1].stat().st_mode)  # safetensors makes files for their owner alone
@@ -141,8 +144,10 @@ def check_place(path: Path, *, overwrite: bool) -> str:
         check_installed()
     if not path.parent.is_dir():
         raise InvalidInput(f"{path.parent} is no folder: make it, or name another place", path=str(path))
+    # Asked now: writing comes after Keras and the weights have been loaded.
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise InvalidInput(f"{path.parent} may not be written to: name another place", path=str(path))
+    # A link to nowhere is there, too: writing would replace it.
     there = [file for file in (path, *companions(path)) if os.path.lexists(file)]
     if folder := next((file for file in there if file.is_dir()), None):
         raise InvalidInput(f"{folder} is a folder: name another file", path=str(path))
@@ -157,6 +162,7 @@ def know(repository: Repository, model_id: str) -> Known:
     """Return what a repository knows of a model; raises as `Repository.record` does."""
     record = repository.record(model_id)
     graph = record.architecture
+    # A snapshot's graph has the optimizer's and other state attached, which an export leaves out.
     if is_snapshot(graph):
         graph = detach(graph).graph or graph
     lineage = [(one, repository.status(one.model_id).state) for one in repository.lineage(model_id)]
@@ -223,6 +229,7 @@ def _custom(known: Known) -> list[str]:
 
 def _unwritable(path: Path, error: OSError, needed_bytes: int) -> InvalidInput:
     free = free_bytes(path.parent)
+    # Only for a full disk: with other errors the figures would mislead.
     full = error.errno in FULL and free is not None
     room = f" ({needed_bytes:,} bytes and more are needed, {free:,} are free there)" if full else ""
     return InvalidInput(

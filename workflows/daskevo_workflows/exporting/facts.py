@@ -88,6 +88,7 @@ def _quality(record: ModelRecord) -> dict[str, JSON]:
 
 def _training(record: ModelRecord, origins: Origins | None, origin: ModelOrigin) -> dict[str, JSON]:
     identity: Mapping[str, Any] = {} if origins is None else origins.info.identity
+    # A model of another run in the same repository: the settings of this run are not its own.
     policy = identity.get("policy") if origin.request is not None else None
     policy = policy if isinstance(policy, Mapping) else {}
     asked: Mapping[str, int] = {} if origin.request is None else origin.request.training
@@ -147,6 +148,7 @@ def _flows(graph: ArchitectureGraph, places: Sequence[tuple[int, int]]) -> list[
     """Return shape (batch first, None: any) and dtype of a model's inputs or outputs, by layer name."""
     found: list[JSON] = []
     for vertex, slot in places:
+        # A layer whose record has no output shapes is left out: a card with less is better than no export.
         name = graph.layers[graph.vertices[vertex].layer].name
         with contextlib.suppress(KeyError, IndexError, TypeError, ValueError):
             shape, dtype, *_ = facts_of_vertex(graph.vertices[vertex])["outputs"][slot]
@@ -178,6 +180,7 @@ def ended_of(record: ModelRecord, origins: Origins | None) -> float | None:
 
 
 def _contributors(known: Known) -> list[JSON]:
+    # 1 for a model without tensors: shares of nothing are 0.
     whole = sum(share.nbytes for share in known.contributors) or 1
     return [
         {
@@ -191,6 +194,7 @@ def _contributors(known: Known) -> list[JSON]:
 
 
 def _inherited(record: ModelRecord, origin: ModelOrigin) -> dict[str, JSON]:
+    # The run's record first: older models don't have it in their own.
     transfer = (None if origin.report is None else origin.report.transfer) or transfer_of(record)
     return {"ancestor": record.ancestor, **({} if transfer is None else {**asdict(transfer), "said": str(transfer)})}
 
@@ -276,6 +280,7 @@ def said_time(moment: float | None) -> str | None:
     >>> said_time(0.0)
     '1970-01-01T00:00:00Z'
     """
+    # NaN and infinity fail the comparison; times after the year 9999 raise below.
     if moment is None or not 0 <= moment < 2**40:
         return None
     try:

@@ -58,11 +58,13 @@ def load_model_file(path: str | Path, *, custom_objects: Mapping[str, Any] | Non
     if path.suffix != ".keras":
         raise InvalidInput(f"{path} is no model's file: name one that ends in .keras or .safetensors", path=str(path))
     custom = dict(custom_objects or {})
+    # Before Keras sees the file: loading it would create what its configuration names.
     _vet(_config(path), custom, path)
     from daskevo.models.keras_file import load_keras_file
 
     try:
         return load_keras_file(path, custom)
+    # Keras raises errors of any type for files that are broken or of other versions.
     except Exception as error:
         raise InvalidInput(
             f"{path} can't be loaded by Keras ({type(error).__name__}: {str(error)[:500]}); if it has layers of your "
@@ -88,7 +90,9 @@ def _config(path: Path) -> JSON:
             return json.loads(archive.read(entry).decode())
     except OSError as error:
         raise InvalidInput(f"{path} can't be read: {error.strerror or error}", path=str(path)) from error
+    # NotImplementedError: a compression that Python lacks. RuntimeError: an encrypted entry.
     except (zipfile.BadZipFile, KeyError, ValueError, RecursionError, NotImplementedError, RuntimeError) as error:
+        # Raised above: it is a ValueError, too.
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(

@@ -57,6 +57,7 @@ def format_of(path: Path) -> str:
     '.weights.h5'
     """
     for suffix in FORMATS:
+        # `.keras` alone is a hidden file without a name, not a file of that format.
         if path.name.endswith(suffix) and path.name != suffix:
             return suffix
     legacy = path.suffix in (".h5", ".hdf5")
@@ -94,10 +95,12 @@ def how_to_load(path: Path, kinds: Collection[str] = ()) -> str:
     model = keras.saving.load_model("best.keras")
     """
     kind = format_of(path)
+    # Names without folders: the code stands on the card, which lies beside the file.
     lines = _LOAD[kind].format(path=_quoted(path.name), config=_quoted(path.name + CONFIG))
     return lines + _FINALIZE if kind == ".safetensors" and "Normalization" in kinds else lines
 
 
 def _quoted(name: str) -> str:
+    # The name becomes part of Python code: quotes and control characters are escaped.
     text = ascii(name)
     return text if '"' in text or "\\" in text else f'"{text[1:-1]}"'

@@ -42,6 +42,7 @@ def write_model(model: Any, graph: ArchitectureGraph, kind: str, paths: Sequence
         variables = flat.variables()
         names = tensor_names([variable.path for variable in variables])
         arrays = dict(zip(names, read_tensors(flat), strict=True))
+        # set_weights() takes Keras' order, which is another than that of the graph's tensors.
         by_variable = {id(variable): name for variable, name in zip(variables, names, strict=True)}
         in_order = [by_variable[id(variable)] for variable in model.weights]
         write_safetensors(paths[0], arrays, metadata_of(model.to_json(), in_order, graph, names))

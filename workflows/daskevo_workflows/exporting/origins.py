@@ -51,6 +51,7 @@ class Origins:
             self.info: RunInfo = view.info
             requests = {request.number: request for request in view.requests()}
             reports, self._times = view.reports(), view.report_times()
+        # The run's own book, so that the best here are the best there, ties included.
         goals = Objective.parse_all(self.info.identity["objective"])
         self._run_state = RunState(goals, len(requests), self.info.label)
         self._run_state.ask(requests.values())
@@ -73,6 +74,7 @@ class Origins:
         request = self._requests.get(report.number)
         choices = None
         if request is not None:
+            # A card without choices is better than none.
             with contextlib.suppress(CorruptRecord):
                 choices = self._chosen.of(request)
         return ModelOrigin(request, report, choices)
@@ -86,4 +88,5 @@ class Origins:
         report = self._reports.get(model_id)  # type: ignore[call-overload]
         if report is None:
             return None
+        # By the trainer's clock; without it, the time at which the report came.
         return report.ended or self._times.get(report.number)

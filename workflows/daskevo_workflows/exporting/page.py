@@ -34,6 +34,7 @@ def page_of(facts: Mapping[str, Any]) -> str:
 def _environment() -> Environment:
     made = Environment(
         loader=PackageLoader("daskevo_workflows.exporting"),
+        # Escapes HTML; `finalize` escapes what means something in Markdown as well.
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -69,4 +70,5 @@ def _md(text: object, limit: int = 300) -> str:
 
 def _code(text: object) -> Markup:
     """Return text for a code span."""
+    # A backtick would end the span, and a bar ends a table's cell even within one.
     return Markup(plain(text, 300).replace("`", "'").replace("|", "/"))

@@ -56,6 +56,7 @@ def tensor_names(paths: Sequence[str]) -> list[str]:
     ['dense/kernel', 'dense/bias', 'dense/kernel_1']
     """
     names: list[str] = []
+    # All paths: a name made with a number must not be that of a variable which comes later.
     taken = set(paths)
     for place, path in enumerate(paths):
         name, number = path, 1
@@ -102,6 +103,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], me
     try:
         save_file(dict(arrays), path, dict(metadata))
     except SafetensorError as error:
+        # The package raises an error of its own, with the system's number in its text alone.
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(*([int(number[1])] if number else []), str(error)) from error
 
@@ -154,6 +156,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], int, int]:
     """
     try:
         with open(path, "rb") as file:
+            # The length stands in the file: a damaged one may ask for exabytes.
             length = int.from_bytes(file.read(8), "little")
             size = path.stat().st_size - 8 - length
             if size < 0 or length > MAX_HEADER_BYTES:
@@ -161,6 +164,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], int, int]:
             header = json.loads(file.read(length).decode())
     except OSError as error:
         raise InvalidInput(f"{path} can't be read: {error.strerror or error}", path=str(path)) from error
+    # RecursionError: JSON that is nested thousands deep.
     except (ValueError, RecursionError) as error:
         raise _no_file(path, f"its header is no JSON ({type(error).__name__})") from error
     if not isinstance(header, dict):
@@ -193,6 +197,7 @@ def _place(path: Path, entry: Any, spec: TensorSpec, size: int) -> int:
     """Return the offset of a tensor's bytes, relative to the first tensor."""
     match entry:
         case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]}:
+            # Offsets stand in the file, too: each must be within it, and exactly as long as its tensor.
             fits = (dtype, shape) == (_TYPES.get(spec.dtype), list(spec.shape))
             if fits and 0 <= begin <= end <= size and end - begin == spec.nbytes:
                 return begin

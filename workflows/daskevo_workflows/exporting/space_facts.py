@@ -55,6 +55,7 @@ def _by_mutators(space: Mapping[str, Any], chosen: Mapping[str, JSON], name: str
             return _operators(evolve.get(str(chosen.get(step))), asked)
         return ["stop", *evolve] if not step.endswith(" at") else None
     mutators = _named(space["mutators"])
+    # The longest, as one mutator's name may begin with that of another.
     whose = max((one for one in mutators if name.startswith(f"{one}/")), key=len, default="")
     return _operators(mutators.get(whose), name.rpartition("/")[2])
 

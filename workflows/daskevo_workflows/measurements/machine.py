@@ -19,6 +19,7 @@ def machine_line(packages: Iterable[str] = ()) -> str:
     packages:
         Installed packages to name besides Python and daskevo; those that are absent are said to be.
     """
+    # Not cpu_count(): a job or a container may have fewer cores than the machine.
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     hardware = f"{say_count(cores, 'core')} of {_processor()}, {say_bytes(memory)}, {platform.system()} "
@@ -31,6 +32,7 @@ def _processor() -> str:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
+    # Without /proc the name of the architecture has to do.
     except OSError:
         pass
     return platform.machine()

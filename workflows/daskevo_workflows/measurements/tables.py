@@ -66,6 +66,7 @@ def figure(value: float | None, digits: int = 3) -> str:
         return ABSENT
     if value == 0:
         return "0"
+    # Rounded first: 9.996 becomes 10.0, which has a digit more before the point.
     rounded = float(f"{value:.{digits - 1}e}")
     places = digits - 1 - math.floor(math.log10(abs(rounded)))
     return f"{rounded:,.{max(places, 0)}f}"

@@ -49,6 +49,7 @@ def write_file(path: Path, data: str | bytes, *, make_folder: bool = False) -> P
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
         with in_place_of(path) as (beside,):
+            # Lone surrogates, as in names of files that aren't UTF-8, can't be encoded.
             beside.write_bytes(data.encode(errors="replace") if isinstance(data, str) else data)
     except OSError as error:
         raise RunFolderUnusable(
@@ -76,11 +77,13 @@ def in_place_of(*paths: Path) -> Iterator[tuple[Path, ...]]:
     try:
         yield beside
         for written in beside:
+            # On disk before the rename: after a crash the final name must not stand for an empty file.
             with open(written, "rb") as file:
                 os.fsync(file.fileno())
         for written, path in zip(beside, paths, strict=True):
             os.replace(written, path)
     finally:
+        # Nothing stays behind an error; those that were renamed are gone already.
         for written in beside:
             remove(written)
 
@@ -88,5 +91,6 @@ def in_place_of(*paths: Path) -> Iterator[tuple[Path, ...]]:
 def _beside(path: Path) -> Path:
     suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), path.suffix)
     stem = path.name.removesuffix(suffix)
+    # Room for the digits and the suffix within NAME_MAX; `ignore` for a character that is cut in two.
     short = os.fsencode(stem)[:100].decode(errors="ignore")
     return path.with_name(f".{short}.{secrets.token_hex(4)}{suffix}")

@@ -150,6 +150,7 @@ def forecast(
     warm = [sample.seconds for sample in samples if not sample.first] or [sample.seconds for sample in samples]
     cold = [sample.seconds for sample in samples if sample.first]
     mean_s, error_s = _mean(warm)
+    # A first evaluation is compared with later ones: without any of these there is nothing to tell.
     first_s = max(0.0, statistics.fmean(cold) - mean_s) if cold and len(cold) < len(samples) else 0.0
     each = Range(
         mean_s + measured.gap_s,
@@ -158,6 +159,7 @@ def forecast(
     )
     turns = evaluations / trainers
     begin_s = measured.start_s + first_s
+    # Each turn has a gap already: a restart costs what it takes beyond that.
     again_s = first_s + max(0.0, measured.restart_s - measured.gap_s)
     restarts_s = _restarts(turns, measured.recycle_after) * again_s
     # At the end trainers finish one after the other, and most of them wait for one of the longest evaluations.
@@ -170,6 +172,7 @@ def forecast(
         usable_s = walltime_s - grace_s - begin_s - last_s
         counts = [
             trainers * _turns_in(usable_s, one, again_s, measured.recycle_after)
+            # Slow evaluations give few per job: the high time is the low count.
             for one in (each.value, each.high, each.low)
         ]
         per_job = counts[0]
@@ -179,11 +182,13 @@ def forecast(
                 f"{say_seconds(begin_s)} to begin, {say_seconds(mean_s)} an evaluation and {say_seconds(grace_s)} to "
                 "end; take longer jobs"
             )
+        # At the slow end a job may finish none; one per job keeps the range finite.
         low, high = math.ceil(evaluations / counts[2]), math.ceil(evaluations / max(counts[1], 1))
         jobs = Range(math.ceil(evaluations / per_job), low, high)
     own, full = (statistics.fmean(getattr(sample, name) for sample in samples) for name in ("own_bytes", "full_bytes"))
     all_bytes = own * evaluations
     alive = evaluations if measured.kept is None else min(evaluations, measured.kept + trainers)
+    # Without a sample of the repository, each model is taken to share as much as it inherited.
     share = measured.living_share if measured.living_share is not None else own / full if full else 1.0
     living = min(all_bytes, alive * full * share)
     found = Forecast(
@@ -213,6 +218,7 @@ def say_load(load: Load | None) -> str:
 
 def _mean(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean and its standard error."""
+    # One value says nothing about the spread: as large as the value itself.
     if len(values) < 2:
         return values[0], values[0]
     return statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))

@@ -50,6 +50,7 @@ def measure(folder: Path, first: int | None = None) -> Measured:
         )
     timed = [report for report in reports if report.started is not None and report.ended is not None][:first]
     until = max((times.get(report.number, 0.0) for report in timed), default=0.0)
+    # With `first`, only what was known then: the estimate is compared with the run's real end.
     lasts = [event for event in storage if first is None or event.time <= until]
     workers = _by_worker(timed)
     firsts, gaps, restarts = _between(workers, sessions, recycled)
@@ -115,6 +116,7 @@ def _start_s(sessions: Sequence[SessionRow], reports: Sequence[Report]) -> float
 
 def _recycle_after(begun: Sequence[Event]) -> int | None:
     """Return the number of evaluations after which the last session restarts a trainer; None: never or not known."""
+    # The last session's: each may have been begun with another value.
     value = _fact(begun[-1], "recycle_after") if begun else None
     return value if type(value) is int and value > 0 else None
 

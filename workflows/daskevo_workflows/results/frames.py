@@ -80,6 +80,7 @@ def write_csv(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
     back. Control characters are written as ``\x1b``.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
+    # The module's own line end is CRLF, which awk and column don't expect.
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(map(_cell, names))
     writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
@@ -110,6 +111,7 @@ def _evaluations(result: Tabled) -> Iterator[Row]:
             "transfer": request.transfer,
         }
         if report is not None:
+            # On the run's own clock: pauses between sessions don't count.
             started_s, ended_s = moments[request.number]
             row |= {
                 "quality": report.quality,
@@ -186,6 +188,7 @@ def _took(unit: UnitRow) -> float | None:
 
 
 def _models(result: Tabled) -> Iterator[Row]:
+    # One listing for all models, rather than a question for each.
     states = _states(result)
     requests = {request.number: request for request in result.requests}
     finished = [report for report in result.reports if report.status == "finished"]
@@ -220,6 +223,7 @@ def _states(result: Tabled) -> dict[ModelId, tuple[str, ...]] | None:
     try:
         found = result.repository.models()
     except (RepositoryError, OSError):
+        # In memory, moved or damaged: the columns from the run's record are still worth a table.
         return None
     return {summary.model_id: tuple(sorted(summary.labels)) for summary in found}
 

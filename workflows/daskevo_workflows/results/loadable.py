@@ -50,6 +50,7 @@ def check_loadable(repository: Any, own: Collection[str]) -> None:
             continue  # lost, or retired meanwhile: `verify` names it
         if is_of_running_keras(graph):
             continue
+        # Models of one architecture are rebuilt once.
         if graph.text not in seen:
             seen[graph.text] = ""
             try:

@@ -70,6 +70,7 @@ def look(run: str | Path, *, repository: str | Path | Repository | None = None) 
         )
     if repository is None or isinstance(repository, (str, Path)):
         named = None if repository is None else Path(repository)
+        # Opened when a model is asked for; by then `result` exists, and knows the run's scope.
         result = Result(folder, lambda: _opened(folder, result.info, named), root=named)
     else:
         result = Result(folder, repository)
@@ -134,6 +135,7 @@ def _opened(folder: Path, info: RunInfo, named: Path | None) -> Repository:
             f"the repository of the run in {folder} is not in {root}: say where it is now, look(run, repository=...)",
             path=str(root),
         )
+    # Whoever names the repository knows whose it is.
     if named is None and (home := borrowed_from(folder)) is not None:
         logger.warning("%s", say_borrowed(folder, home))
     opened: Repository = daskevo.open(root, str(info.about.get("scope") or "default"))

@@ -152,6 +152,7 @@ class Result:
 
     def _read(self) -> None:
         with RunView(self.folder) as view, view.still():
+            # Within `still`: a run that is going on writes between two queries.
             recorded, self._population = Recorded.of(view), view.population()
         self.info, self.runtime_s = recorded.info, recorded.runtime_s
         self.units, self.events, self.sessions = recorded.units, recorded.events, recorded.sessions
@@ -161,6 +162,7 @@ class Result:
         self.objectives = Objective.parse_all(self.info.identity["objective"])
         self.objective = self.objectives[0]
         self._chosen = Chosen(self.info.identity["space"])
+        # Only for ranking and counts: nothing is asked for any more, so the budget is what there is.
         self._run_state = RunState(self.objectives, len(self.requests), self.info.label)
         self._run_state.ask(self.requests)
         for report in self.reports:
@@ -173,6 +175,7 @@ class Result:
         ------
         RunFailed
         """
+        # A session that was too short for an evaluation is no failed run: the next one goes on.
         if not self._run_state.counts["finished"] and self.stop[0] not in ("time limit", "walltime"):
             raise RunFailed(
                 f"the run in {self.folder} ended with nothing finished: {self.stop[1]}",
@@ -189,6 +192,7 @@ class Result:
         """Return the status of models (as in `Repository.status`), without those that can't be looked up."""
         if not callable(self._repository):
             return ask(self._repository, models)
+        # The repository isn't opened for this: only the shards of these models are read.
         return look_up(self.folder, models, self._root)
 
     def best(self, k: int = 1, *, living: bool = False) -> list[Found]:
@@ -212,6 +216,7 @@ class Result:
         """
         if not isinstance(k, int) or k < 1:
             raise InvalidInput(f"k={k!r} is no number of models: 1 or more of the best can be had")
+        # Without a finished evaluation, the error below says so.
         if living and self._run_state.best(1):
             return self._living(k)
         reports = self._run_state.best(k)
@@ -226,6 +231,7 @@ class Result:
     def _living(self, k: int) -> list[Found]:
         found: list[Found] = []
         ranked = self._run_state.best()
+        # In groups of k: each look-up reads shards, and nearly all of the best live.
         for begin in range(0, len(ranked), k):
             some = ranked[begin : begin + k]
             states = self.standings([report.model_id for report in some])

@@ -29,12 +29,14 @@ def recorded_root(folder: Path) -> Path | None:
     root = None if info is None else info.about.get("repository")
     if info is None or not isinstance(root, str):
         return None
+    # By id: a repository that merely lies there may be another run's.
     inside, name = folder / REPOSITORY, info.about.get("repository_id")
     return inside if name is not None and repository_id(inside) == name else Path(root)
 
 
 def repository_id(root: Path) -> str | None:
     """Return the id of the repository at a root; None if there is none."""
+    # Imported when needed: shell completion loads this module for its constants at each TAB.
     from daskevo.store.root import Root
 
     return Root.open(root).repository_id if (root / DESCRIPTION).exists() else None

@@ -36,6 +36,7 @@ def augmented(
     """
     x, *rest = batch
     asked = AskedValue(values)
+    # A generator for each optimizer step: what is drawn doesn't depend on where the training was cut before.
     generator = np.random.Generator(np.random.Philox(key=[seed, update]))
     made = problem.batch(x, rest[0] if rest else None, asked, generator)
     if not isinstance(made, (tuple, list)) or len(made) not in (2, 3):
@@ -43,6 +44,7 @@ def augmented(
             f"batch() of problem {problem.name!r} returned {type(made).__name__}, expected (x, y) or (x, y, "
             "sample_weight)"
         )
+    # Only a call shows which hyper-parameters batch() asks for.
     ignored = [name for name in needed if name not in asked.names]
     if ignored:
         raise InvalidInput(

@@ -95,6 +95,7 @@ def check(problem: Any, configuration: Configuration, data: Any = None, *, until
     known = _checked.get(key)
     if known is None or known[0] is not problem:
         made = compiled(problem, configuration, 0)
+        # The problem is kept with its entry, so that no other gets its id.
         known = _checked[key] = problem, made.others
         while len(_checked) > REMEMBERED:
             _checked.popitem(last=False)

@@ -93,6 +93,7 @@ class Callbacks:
         self._model = model
         for callback in self._all:
             callback.set_model(model)
+            # How many epochs and steps there will be isn't known: a strategy may continue any training.
             callback.set_params({"verbose": 0, "epochs": None, "steps": None})
             callback.on_train_begin()
 
@@ -109,6 +110,7 @@ class Callbacks:
         """
         if not self._all:
             return
+        # Numbers, not tensors, as Keras' own fit() passes them.
         given = None if logs is None else {name: float(value) for name, value in logs.items()}
         for callback in self._all:
             getattr(callback, hook)(number, given)
@@ -123,6 +125,7 @@ class Callbacks:
             if _offers_state(callback):
                 store: dict[str, Any] = {}
                 callback.save_own_variables(store)
+                # A copy: the callback may go on changing its own.
                 found.update({f"{number:04d}/{name}": np.array(value) for name, value in store.items()})
         return found
 

@@ -62,6 +62,7 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
     """
     _check_parts(problem, ("compile",) if ARCHITECTURE in configuration.constants else ("build", "compile"))
     known = dict(configuration.constants)
+    # A copy: build() gets these, and the configuration is shared by all who train it.
     chosen = copy.deepcopy(known.pop(ARCHITECTURE, {}))
     constants = AskedValue({**known, **chosen})
     everything = AskedValue({**known, **chosen, **configuration.at(0)})
@@ -80,10 +81,12 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
         generator = keras.random.SeedGenerator(seed >> 1)  # its states have 31 bits
         settings, others = _placed(problem, configuration, model, constants.names | everything.names | {ARCHITECTURE})
         described = _described(model, settings)
+        # Slots are made at the first step otherwise, and the state of a snapshot would have no variables to go to.
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         callbacks = Callbacks(optional_callbacks(problem), model, problem)
     flat = flatten(model)
+    # Refused now rather than at the first snapshot, after hours of training.
     check_storable(flat)
     return Compiled(model, flat, settings, others, described, generator, callbacks)
 
@@ -166,4 +169,5 @@ def _plain(value: Any, without: Collection[str]) -> JSON:
             return [_plain(part, without) for part in value]
         case bool() | int() | float() | str() | None:
             return value
+    # Not repr(): it may hold an address, and this text is compared with that of other processes.
     return type(value).__name__

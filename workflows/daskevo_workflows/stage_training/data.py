@@ -86,6 +86,7 @@ class Batches:
             raise InvalidInput(f"the dataset {type(dataset).__name__} doesn't end, or has no batch: say how many")
         self.dataset = dataset
         self.count = int(dataset.num_batches)
+        # Reading all batches would take as long as an epoch.
         sample = [*keras.tree.flatten(self.batch(0, 0, 0)), *keras.tree.flatten(self.batch(0, 0, self.count - 1))]
         self.digest = _digest([np.asarray(part) for part in sample if part is not None], self.count)
 
@@ -161,6 +162,7 @@ def _tensor(array: Any) -> Any:
 def _digest(arrays: list[Any], *further: int) -> str:
     digest = xxhash.xxh3_128(repr(further).encode())
     for array in arrays:
+        # The same bytes in another shape or byte order are other data.
         digest.update(f"{array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

@@ -18,6 +18,7 @@ def deterministic(threads: int = 1) -> None:
     import tensorflow as tf
 
     tf.config.experimental.enable_op_determinism()
+    # TensorFlow fixes its threads at its first operation. Asking once more for the same numbers raises nothing.
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)

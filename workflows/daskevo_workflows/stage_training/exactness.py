@@ -40,6 +40,7 @@ def check_exact(
     cut = begin(problem, trajectory, data, seed=seed)
     for step in sorted(set(cuts)):
         cut.advance(step, lambda step: True)
+        # Scoring is part of the check: it must leave no trace in the state.
         cut.score()
         cut = resume(problem, trajectory, data, cut.snapshot(), seed=seed)
     cut.advance(until, lambda step: True)
@@ -72,5 +73,6 @@ def _same(one: Snapshot, other: Snapshot, name: str) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
+    # By bytes: NaN equals itself here, and -0.0 differs from 0.0.
     same: bool = one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
     return same

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 _WRITES = re.compile(r"Assign(Add|Sub)?Variable|Resource(Sparse)?Apply|ResourceScatter|ResourceStridedSliceAssign")
+"""TensorFlow's operations that write into a variable, which is their first input."""
 _PASSED_BEHIND_ONE = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 """Operations whose functions get their inputs without the first."""
 
@@ -40,6 +41,7 @@ def _written(nodes: Iterable[Any], functions: Mapping[str, Any], seen: dict[str,
     sources = {node.name: node for node in nodes}
     found = set()
     for node in nodes:
+        # Inputs with ^ order operations, and carry no value.
         inputs = [_origin(text, sources) for text in node.input if not text.startswith("^")]
         if _WRITES.match(node.op) and inputs:
             found.add(inputs[0])
@@ -71,6 +73,7 @@ def _called(node: Any) -> Iterator[str]:
 
 def _origin(text: str, sources: Mapping[str, Any]) -> str:
     """Return the node that an input comes from, through those that only hand it on."""
+    # NAME:NUMBER is one of several outputs of NAME.
     name = text.partition(":")[0]
     while name in sources and sources[name].op in ("Identity", "IdentityN") and len(sources[name].input) == 1:
         name = sources[name].input[0].partition(":")[0]

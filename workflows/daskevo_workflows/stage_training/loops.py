@@ -81,7 +81,9 @@ class LoopTraining:
         return self.step
 
     def snapshot(self) -> Snapshot:
+        # Copies: a loop may return the very arrays that it goes on training.
         arrays = {f"{PREFIX}{name}": np.array(array) for name, array in self._loop.save().items()}
+        # A loop has no epochs or batches; `check_same` wants these numbers of every snapshot.
         position = {"step": self.step, "epoch": 0, "offset": 0, "batch": 0, "optimizer_steps": 0}
         return Snapshot(None, (), arrays, {**self._origin.to_json(self._trajectory.key(self.step)), **position})
 

@@ -101,6 +101,7 @@ def check_same(snapshot: Snapshot, origin: Origin, trajectory: Trajectory, other
                 "here. Begin anew, or go back to what it was",
                 what=name,
             )
+    # After the parts above: the key covers some of them, and can't say which one differs.
     key = trajectory.key(extra["step"])
     if extra.get("key") != key:
         raise InvalidInput(
@@ -124,6 +125,7 @@ def changed_versions(extra: Mapping[str, Any]) -> dict[str, tuple[str | None, st
     """Return the packages whose versions differ from those that a snapshot was made with: there, and here."""
     found = extra.get("versions")
     then, now = found if isinstance(found, Mapping) else {}, versions()
+    # Python's own version is kept for people: it doesn't take part in the arithmetic.
     names = sorted({*then, *now} - {"python"})
     return {name: (then.get(name), now.get(name)) for name in names if then.get(name) != now.get(name)}
 

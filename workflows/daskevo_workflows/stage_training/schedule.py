@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 CHUNK = 1024
+"""Number of steps whose values are computed at once."""
 
 
 class Schedule:
@@ -67,6 +68,7 @@ class Schedule:
             wrong = (values != np.floor(values)) | (values < 1) | (values > self._count)
             if wrong.any():
                 step = start + int(np.argmax(wrong))
+                # Raises, with the value and its step.
                 self._size(float(values[step - start]), step)
 
     def batch_size(self, step: int) -> int:
@@ -91,6 +93,7 @@ class Schedule:
                 self._rows = table.astype(keras.config.floatx())
         row = self._rows[place]
         bits = row.tobytes()
+        # By bits: NaN isn't equal to itself, and -0.0 is equal to 0.0. The same values share one tensor.
         if self._bits[1] is None or bits != self._bits[0]:
             import tensorflow as tf
 

@@ -43,6 +43,7 @@ class TrainingState:
 
     def read(self) -> tuple[tuple[Array, ...], dict[str, Array]]:
         """Return weights in the graph's tensor order, and all others by name. Later steps don't change them."""
+        # By number: names of Keras' variables are not unique, and differ between processes.
         return tuple(read_tensors(self._flat)), {
             f"{group}/{number:04d}": to_host(variable)
             for group, variables in self._all().items()

@@ -62,6 +62,7 @@ class Steps:
         values:
             Tensor of the optimizer's settings. # (n_settings,)
         """
+        # The traced function keeps `rows` alive, so that no other data get this id.
         key = id(rows)
         if key in self._traced:
             return self._traced[key](order, place, values)
@@ -127,12 +128,15 @@ class Steps:
 
         begun = time.perf_counter()
         if self._model.run_eagerly or tf.config.functions_run_eagerly():
+            # Eagerly, nothing checks what is drawn and written: exactness rests with the model.
             self._traced[key] = step
         else:
             # The same names of layers, optimizers and losses in every process give the same graph.
             with fresh_names():
+                # Without autograph, as Keras' own train function.
                 traced = tf.function(step, autograph=False, input_signature=specs)
                 concrete = traced.get_concrete_function()
+            # Tracing runs no step: what is refused here has changed nothing.
             _check_draws(concrete.graph)
             self._check_changes(concrete)
             self._traced[key] = traced

@@ -54,6 +54,7 @@ class KerasTraining:
             self._made = made
             self._model = made.model
             self._steps = Steps(made.model, made.settings, made.generator)
+            # Keras makes the variables of metrics at their first use; a snapshot to go on from may hold them already.
             self._steps.build_metrics(self._feed.first())
             self._state = TrainingState(made.flat, made.model, made.generator)
             self._take(trajectory)
@@ -82,10 +83,12 @@ class KerasTraining:
             self._load(trajectory, snapshot, False)
 
     def advance(self, until: int, passed: Callable[[int], bool]) -> int:
+        # All values before the first step: an error leaves the training where it is.
         self._schedule.check(self.step, until)
         by_epoch = self._trajectory.configuration.unit == "epoch"
         seconds = self._stopwatch.seconds
         while self.step < until:
+            # Tracing counts as the first step wherever it happens, so that `training` is the cost of steps alone.
             begun, traced = time.perf_counter(), self._steps.tracing_s
             if by_epoch:
                 epoch = self._epoch
@@ -116,6 +119,7 @@ class KerasTraining:
 
     def score(self) -> dict[str, float]:
         with self._stopwatch.phase("scoring"), self._state.untouched(), drawing_from(self._made.generator):
+            # Read before scoring, which may call evaluate() and so reset them.
             metrics = {name: float(value) for name, value in self._model.get_metrics_result().items()}
             # As fit does it at its end; it acts where the optimizer averages weights.
             self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
@@ -129,8 +133,10 @@ class KerasTraining:
     def _load(self, trajectory: Trajectory, snapshot: Snapshot, other_versions: bool) -> None:
         extra = check_same(snapshot, self._origin, trajectory, other_versions)
         graph = self._made.flat.graph
+        # Ids leave out the names of layers, which Keras counts anew in each process.
         if snapshot.graph is None or snapshot.graph.ids != graph.ids:
             raise InvalidInput("the snapshot is of another model than the one that build() makes: begin anew")
+        # First, as it may refuse the snapshot, and then nothing has changed.
         self._state.write(snapshot.weights, snapshot.attached)
         self._take(trajectory)
         self._made.callbacks.load(
@@ -159,16 +165,19 @@ class KerasTraining:
         size = 1
         if isinstance(feed, Rows):
             size = min(self._schedule.batch_size(self.step), feed.count - self._offset)
+            # The problem's batch() is Python code: its rows are taken outside of the graph.
             if self._made.others:
                 self._steps.of_batch(self._changed(feed.rows(self._in_order()[0][self._offset :][:size])), values)
             else:
                 import tensorflow as tf
 
+                # A tensor: Python numbers would be constants, and each pair of them would need a graph of its own.
                 place = tf.constant((self._offset, size), tf.int64)
                 self._steps.of_rows(feed, self._in_order()[1], place, values)
         else:
             batch = feed.batch(self._seed, self._epoch, int(self._in_order()[0][self._offset]))
             self._steps.of_batch(self._changed(batch), values)
+        # Results of metrics cost operations in each step, and without callbacks nobody reads them.
         if callbacks:
             callbacks.call("on_train_batch_end", self._batch, self._model.get_metrics_result())
         self._offset += size

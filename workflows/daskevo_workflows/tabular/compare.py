@@ -106,8 +106,10 @@ def compare(
     absent: dict[str, str] = {}
     with ExitStack() as stack:
         runs: Callable[..., Iterable[list[list[float]]]] = map
+        # Spawned: a fork of a process with threads, such as those of BLAS, may hang. imap keeps the order of seeds.
         if processes > 1:
             runs = stack.enter_context(multiprocessing.get_context("spawn").Pool(processes)).imap
+        # Random in any case: the others are compared with it.
         for word in dict.fromkeys(("random", *strategies)):
             try:
                 made(word)
@@ -141,6 +143,7 @@ def shown(found: Mapping[str, Regrets], seeds: int) -> str:
         for place in places:
             low, middle, high = 100 * np.percentile(regrets.seen[:, place - 1], (25, 50, 75))
             cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+        # Seed by seed: both runs of a pair saw the same trainings.
         against = f"{(regrets.last < last).sum()} : {(regrets.last > last).sum()}"
         means = [f"{100 * figures[:, -1].mean():.2f}" for figures in regrets]
         rows.append([word, *cells, *means, ABSENT if word == "random" else against])

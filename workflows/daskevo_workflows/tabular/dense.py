@@ -39,11 +39,13 @@ class Chains:
         self.activations = [activation for _, activation in layers]
         self.shapes = list(itertools.pairwise(widths))
         self.parameters = sum(rows * columns + columns for rows, columns in self.shapes)
+        # All weights of a network in one row: a step of Adam is a few operations for all layers.
         self.flat: Array = np.zeros((len(generators), self.parameters), np.float32)
         self._gradient: Array = np.zeros_like(self.flat)
         self._moments = np.zeros_like(self.flat), np.zeros_like(self.flat)
         self._steps = 0
         for kernel, _ in self._parts(self.flat):
+            # Glorot: 6 / (inputs + outputs).
             limit = math.sqrt(6 / sum(kernel.shape[1:]))
             for network, rng in zip(kernel, generators, strict=True):
                 network[...] = rng.uniform(-limit, limit, network.shape)
@@ -75,12 +77,15 @@ class Chains:
             A batch for each. # (n_networks, n_samples, n_features), (n_networks, n_samples)
         """
         *entered, scores = self._outputs(x)
+        # The largest score is subtracted so that exp() doesn't overflow; the softmax stays the same.
         odds = np.exp(scores - scores.max(axis=2, keepdims=True))
         back: Any = odds / odds.sum(axis=2, keepdims=True)
         networks, samples = y.shape
+        # Gradient of the cross-entropy by the scores: probabilities minus the true class, a mean over the batch.
         back[np.arange(networks)[:, None], np.arange(samples), y] -= 1
         back /= samples
         parts = list(zip(self._parts(self.flat), self._parts(self._gradient), entered, strict=True))
+        # No kernel changes before all gradients are known.
         for place, ((kernel, _), (kernel_gradient, bias_gradient), x_in) in reversed(list(enumerate(parts))):
             np.matmul(x_in.transpose(0, 2, 1), back, out=kernel_gradient)
             np.sum(back, axis=1, keepdims=True, out=bias_gradient)
@@ -90,6 +95,7 @@ class Chains:
         first, second = self._moments
         first += (self._gradient - first) * np.float32(1 - BETA_1)
         second += (np.square(self._gradient) - second) * np.float32(1 - BETA_2)
+        # Both bias corrections in the rate, and epsilon outside of the root, as Keras has them.
         rate = learning_rate * math.sqrt(1 - BETA_2**self._steps) / (1 - BETA_1**self._steps)
         self.flat -= np.float32(rate) * first / (np.sqrt(second) + np.float32(EPSILON))
 

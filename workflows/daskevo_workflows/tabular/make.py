@@ -84,6 +84,7 @@ def make(out: Path, seeds: int = SEEDS, settings: dict[str, Any] | None = None) 
         text = text.replace(part, f"\n{part}")
     written = out.with_name(f"{out.name}.new")
     written.write_text(text + "\n")
+    # What can't be read again never takes the table's place.
     load_table(written)
     written.replace(out)
 
@@ -108,8 +109,10 @@ def train(problem: Digits, layers: Layers, seeds: Sequence[int]) -> dict[str, JS
     """
     data = problem.data()
     (x, y), validation = data.train, data.validation
+    # Architectures draw independently: one seed doesn't give all of them related weights.
     number = int(architecture_id(layers)[:8], 16)
     generators = [np.random.default_rng([seed, number]) for seed in seeds]
+    # CPU time: what else runs on the machine doesn't count.
     begun = time.process_time()
     networks = Chains(x.shape[1], layers, 10, generators)
     qualities: list[list[float]] = [[] for _ in seeds]

@@ -153,6 +153,7 @@ def _report(table: Table, goal: Objective, request: Request, seed: int) -> Repor
 
 def _trained(table: Table, request: Request, seed: int) -> int:
     """Return which of the table's trainings a request sees."""
+    # Repeats of a request see other trainings of the architecture, as with another seed.
     return (seed + request.repeat) % len(table.seeds)
 
 

@@ -123,6 +123,7 @@ def load_table(path: str | Path | None = None) -> Table:
         raise CorruptRecord(f"{path} is no table: it is no JSON, or was cut ({error})", path=str(path)) from error
     try:
         return _table(value)
+    # Not a damaged table: whoever has a newer file needs a newer daskevo.
     except LaterVersion:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DaskevoError) as error:
@@ -143,6 +144,7 @@ def _table(value: Any) -> Table:
     if problem["name"] not in BUILT_IN:
         raise CorruptRecord(f"there is no problem {problem['name']!r:.60}")
     space = space_of(load_problem(problem["name"], **problem["settings"]))
+    # Candidates are numbered in the order of the space: in another one they would be other models.
     if not isinstance(space, Space) or space.to_json() != value["space"]:
         raise CorruptRecord(f"problem {problem['name']!r} makes another space now")
     seeds = tuple(_whole(seed) for seed in _filled(value["seeds"]))
@@ -168,6 +170,7 @@ def _filled(value: Any) -> Sequence[Any]:
 
 
 def _whole(value: Any, least: int = 0) -> int:
+    # Not isinstance: True and False are ints.
     if type(value) is not int or not least <= value < 2**53:
         raise CorruptRecord(f"{value!r:.40} is no whole number from {least}")
     return value
