@@ -157,13 +157,12 @@ def blame(root: Path, model_id: str, as_json: bool) -> None:
     """
     from daskevo_plugins.formatting import plain, say_qualities
     from daskevo_workflows.comparing.blame import blame as blamed
-    from daskevo_workflows.comparing.blame import owners_of
     from daskevo_workflows.exporting.facts import ended_of, said_time
     from daskevo_workflows.exporting.origins import Origins
 
     repository, origins = opened(root), Origins.at(root)
     record = record_of(repository, root, model_id)
-    standings = {owner: repository.status(owner) for owner in owners_of(record)}
+    standings = {owner: repository.status(owner) for owner in record.owner_map.owners}
     owners = {owner: (standing.state, standing.record) for owner, standing in standings.items()}
     lines = blamed(record, record.architecture, owners, lambda whose: ended_of(whose, origins))
     if as_json:

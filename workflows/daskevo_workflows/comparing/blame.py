@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from daskevo.graph import ArchitectureGraph
@@ -83,8 +83,3 @@ def blame(
                 )
             )
     return found
-
-
-def owners_of(record: ModelRecord) -> Iterable[ModelId]:
-    """Return the models that own tensors of a model."""
-    return record.owner_map.owners

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from daskevo.graph import ArchitectureGraph, Vertex, longest_common_prefix
 from daskevo.protocol.model_record import ModelRecord
+from daskevo.protocol.owner_map import OwnerEntry
 from daskevo.repository.prefix_boundary import facts_of
 from daskevo.types import JSON, ModelId
 from daskevo_workflows.comparing.alignment import Trait, in_order, matched
@@ -69,6 +70,11 @@ class ModelDifference:
     shared_bytes: int
 
 
+class _Stored(NamedTuple):
+    record: ModelRecord
+    graph: ArchitectureGraph
+
+
 def difference(
     first: ModelRecord, first_graph: ArchitectureGraph, second: ModelRecord, second_graph: ArchitectureGraph
 ) -> ModelDifference:
@@ -86,7 +92,8 @@ def difference(
         if (entry.owner, entry.number) in stored
     ]
     places = _places(first_graph, second_graph, prefix.layers(first_graph, second_graph))
-    layers = tuple(_pair(first, first_graph, second, second_graph, mine, theirs) for mine, theirs in places)
+    both = _Stored(first, first_graph), _Stored(second, second_graph)
+    layers = tuple(_pair(*both, mine, theirs) for mine, theirs in places)
     return ModelDifference(layers, len(prefix.vertices), len(shared), sum(shared))
 
 
@@ -117,44 +124,28 @@ def _traits(graph: ArchitectureGraph) -> list[Trait]:
     ]
 
 
-def _pair(
-    first: ModelRecord,
-    first_graph: ArchitectureGraph,
-    second: ModelRecord,
-    second_graph: ArchitectureGraph,
-    mine: int | None,
-    theirs: int | None,
-) -> LayerPair:
-    if mine is None or theirs is None:
-        graph, place, record = (second_graph, theirs, second) if mine is None else (first_graph, mine, first)
-        assert place is not None
-        layer, owners = graph.layers[place], _owners(record, graph, place)
-        if mine is None:
-            return LayerPair(None, layer.name, kind_of(layer.config), "only in B", trained_second=owners)
+def _pair(first: _Stored, second: _Stored, mine: int | None, theirs: int | None) -> LayerPair:
+    if mine is None:
+        assert theirs is not None
+        layer, owners = second.graph.layers[theirs], _owners(second, theirs)
+        return LayerPair(None, layer.name, kind_of(layer.config), "only in B", trained_second=owners)
+    layer, owners = first.graph.layers[mine], _owners(first, mine)
+    if theirs is None:
         return LayerPair(layer.name, None, kind_of(layer.config), "only in A", trained_first=owners)
-    layer, other = first_graph.layers[mine], second_graph.layers[theirs]
-    settings = _settings(_vertex(first_graph, mine), _vertex(second_graph, theirs))
+    settings = changed(_said(_vertex(first.graph, mine)), _said(_vertex(second.graph, theirs)))
     return LayerPair(
         layer.name,
-        other.name,
+        second.graph.layers[theirs].name,
         kind_of(layer.config),
-        "other settings" if settings else _relation(first, first_graph, second, second_graph, mine, theirs),
+        "other settings" if settings else _relation(first, second, mine, theirs),
         settings,
-        _owners(first, first_graph, mine),
-        _owners(second, second_graph, theirs),
+        owners,
+        _owners(second, theirs),
     )
 
 
-def _relation(
-    first: ModelRecord,
-    first_graph: ArchitectureGraph,
-    second: ModelRecord,
-    second_graph: ArchitectureGraph,
-    mine: int,
-    theirs: int,
-) -> Relation:
-    entries = [first.owner_map.entries[number] for number in first_graph.tensor_numbers(mine)]
-    others = [second.owner_map.entries[number] for number in second_graph.tensor_numbers(theirs)]
+def _relation(first: _Stored, second: _Stored, mine: int, theirs: int) -> Relation:
+    entries, others = _entries(first, mine), _entries(second, theirs)
     if not entries and not others:
         return "same"
     if [(one.owner, one.number) for one in entries] == [(one.owner, one.number) for one in others]:
@@ -167,17 +158,17 @@ def _vertex(graph: ArchitectureGraph, layer: int) -> Vertex:
     return graph.vertices[graph.calls[layer][0]]
 
 
-def _settings(first: Vertex, second: Vertex) -> dict[str, tuple[JSON, JSON]]:
-    return changed(_said(first), _said(second))
-
-
 def _said(vertex: Vertex) -> dict[str, JSON]:
     # Shapes follow from the arguments, here or in layers before, and are no settings.
     return {name: value for name, value in facts_of(vertex).items() if name != "outputs"}
 
 
-def _owners(record: ModelRecord, graph: ArchitectureGraph, layer: int) -> tuple[ModelId, ...]:
-    return tuple(dict.fromkeys(record.owner_map.entries[number].owner for number in graph.tensor_numbers(layer)))
+def _entries(model: _Stored, layer: int) -> list[OwnerEntry]:
+    return [model.record.owner_map.entries[number] for number in model.graph.tensor_numbers(layer)]
+
+
+def _owners(model: _Stored, layer: int) -> tuple[ModelId, ...]:
+    return tuple(dict.fromkeys(entry.owner for entry in _entries(model, layer)))
 
 
 def changed(first: Mapping[str, JSON], second: Mapping[str, JSON]) -> dict[str, tuple[JSON, JSON]]:

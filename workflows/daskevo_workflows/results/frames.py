@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from daskevo.errors import InvalidInput, RepositoryError
@@ -172,7 +172,7 @@ def _units(result: Tabled) -> Iterator[Row]:
             "started_s": None if unit.started is None else clock.at(unit.started),
             "ended_s": None if unit.ended is None else clock.at(unit.ended),
             "waited_s": _between(unit.submitted, unit.started),
-            "took_s": _took(unit),
+            "took_s": _between(unit.started, unit.ended),
             "estimated_s": unit.estimated_s,
             **({} if report is None else _seconds(report)),
         }
@@ -181,10 +181,6 @@ def _units(result: Tabled) -> Iterator[Row]:
 def _between(begin: float | None, end: float | None) -> float | None:
     # The clocks of two processes may differ: a negative duration means zero.
     return None if begin is None or end is None else max(0.0, end - begin)
-
-
-def _took(unit: UnitRow) -> float | None:
-    return _between(unit.started, unit.ended)
 
 
 def _models(result: Tabled) -> Iterator[Row]:
@@ -231,15 +227,12 @@ def _states(result: Tabled) -> dict[ModelId, tuple[str, ...]] | None:
 def _events(result: Tabled) -> Iterator[Row]:
     clock = RunningTime(result.sessions)
     for event in result.events:
+        facts = event.facts if isinstance(event.facts, dict) else {}
         yield {
             "time": event.time,
             "at_s": clock.at(event.time),
             "kind": event.kind,
             "number": event.number,
             "message": event.message,
-            **{f"fact:{name}": value for name, value in _facts(event.facts)},
+            **{f"fact:{name}": value for name, value in facts.items()},
         }
-
-
-def _facts(facts: Any) -> Iterable[tuple[str, Any]]:
-    return facts.items() if isinstance(facts, dict) else ()

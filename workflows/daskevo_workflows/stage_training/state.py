@@ -43,12 +43,7 @@ class TrainingState:
 
     def read(self) -> tuple[tuple[Array, ...], dict[str, Array]]:
         """Return weights in the graph's tensor order, and all others by name. Later steps don't change them."""
-        # By number: names of Keras' variables are not unique, and differ between processes.
-        return tuple(read_tensors(self._flat)), {
-            f"{group}/{number:04d}": to_host(variable)
-            for group, variables in self._all().items()
-            for number, variable in enumerate(variables)
-        }
+        return tuple(read_tensors(self._flat)), {name: to_host(variable) for name, variable in self._named().items()}
 
     def write(self, weights: Sequence[Array], others: Mapping[str, Array]) -> None:
         """Give all variables the values that `read` returned, perhaps in another process.
@@ -60,12 +55,8 @@ class TrainingState:
         InvalidInput
             If they don't fit this model and optimizer.
         """
-        wanted = {
-            f"{group}/{number:04d}": variable
-            for group, variables in self._all().items()
-            for number, variable in enumerate(variables)
-        }
-        given = {name: array for name, array in others.items() if name.partition("/")[0] in self._all()}
+        wanted = self._named()
+        given = {name: array for name, array in others.items() if name.partition("/")[0] in (*self._groups, "metric")}
         if not _fit(_of("metric", given), _of("metric", wanted)):
             given = {name: array for name, array in given.items() if not name.startswith("metric/")}
             wanted = {name: variable for name, variable in wanted.items() if not name.startswith("metric/")}
@@ -89,9 +80,15 @@ class TrainingState:
         finally:
             self.write(weights, others)
 
-    def _all(self) -> dict[str, Sequence[Any]]:
+    def _named(self) -> dict[str, Any]:
         # Metrics may make their variables later than others.
-        return {**self._groups, "metric": self._model.metrics_variables}
+        groups = {**self._groups, "metric": self._model.metrics_variables}
+        # By number: names of Keras' variables are not unique, and differ between processes.
+        return {
+            f"{group}/{number:04d}": variable
+            for group, variables in groups.items()
+            for number, variable in enumerate(variables)
+        }
 
 
 def _of(group: str, named: Mapping[str, Any]) -> dict[str, Any]:

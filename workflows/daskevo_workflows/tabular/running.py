@@ -62,7 +62,7 @@ class TableRun:
         """
         rank = self.table.objective.rank
         trained = {_trained(self.table, request, self.seed) for request in self.requests}
-        best = max(rank(quality[-1]) for each in self.table.architectures for quality in each.at(trained))
+        best = max(rank(each.qualities[place][-1]) for each in self.table.architectures for place in trained)
         return [best - self._rank(leader) for leader in self.leaders]
 
     @cached_property

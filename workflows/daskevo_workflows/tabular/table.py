@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,6 @@ class Architecture:
     parameters: int
     seconds: tuple[float, ...]
     qualities: tuple[tuple[float, ...], ...]
-
-    def at(self, places: Iterable[int]) -> list[tuple[float, ...]]:
-        """Return the qualities of some of the seeds."""
-        return [self.qualities[place] for place in places]
 
     @property
     def mean(self) -> float:
