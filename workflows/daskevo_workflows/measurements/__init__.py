@@ -1,1 +1,1 @@
-"""What measured figures are shown with: the machine in words, tables, plots."""
+"""Presentation of measured figures: the machine as one line, tables, plots."""

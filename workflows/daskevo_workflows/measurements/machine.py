@@ -1,4 +1,4 @@
-"""Where a benchmark ran: a figure without its machine says nothing."""
+"""The machine that a benchmark ran on, as one line: figures mean little without it."""
 
 from __future__ import annotations
 

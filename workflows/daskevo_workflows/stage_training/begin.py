@@ -1,4 +1,4 @@
-"""Begin a training, go on with one, and see beforehand whether it can be."""
+"""Begin or resume a training in stages, and check beforehand whether a problem can be trained so."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ def resume(
 
 
 def check(problem: Any, configuration: Configuration, data: Any = None, *, until: int = 1) -> None:
-    """See, before anything is trained, whether a problem can be trained so in stages.
-
-    Builds and compiles the model; with data, trains nothing either.
+    """Check that a problem can be trained in stages: its model is built and compiled, and nothing is trained.
 
     Parameters
     ----------
@@ -109,7 +107,7 @@ def check(problem: Any, configuration: Configuration, data: Any = None, *, until
 
 
 def data_digest(data: Any) -> str:
-    """Name the data that are trained with, by their content: what an origin of trajectories may be made of.
+    """Return a digest of training data by their content, for origins of trajectories.
 
     Of a PyDataset, the first and the last batch count.
 

@@ -1,4 +1,4 @@
-"""Keras callbacks in a training that may be cut between any two steps: which can be, and how they are called."""
+"""Keras callbacks in a training that may be cut after any step: which ones are allowed, and how they are called."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INSTEAD = {
 
 
 def check_callbacks(callbacks: Sequence[Any]) -> None:
-    """See that callbacks can be split: they keep nothing from step to step, or offer what they keep.
+    """Check that a training with these callbacks can be cut: they keep no state between steps, or offer it.
 
     Those of Keras that look at what was before are refused. One's own are taken if they have no attributes of their
     own, say ``stateless = True``, or have the methods by which Keras saves layers: ``save_own_variables(store)``, which

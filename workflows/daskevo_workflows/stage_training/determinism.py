@@ -1,4 +1,4 @@
-"""What TensorFlow has to be told for the same bits every time: before it does anything else in the process."""
+"""Make TensorFlow give the same bits every time, before it is used in the process."""
 
 from __future__ import annotations
 

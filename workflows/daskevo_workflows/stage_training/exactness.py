@@ -1,4 +1,4 @@
-"""Does a problem's training end with the same bits however it is cut? A check for ours and for yours."""
+"""Check that a problem's training ends with the same bits however it is cut into stages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from daskevo_workflows.stage_training.begin import begin, resume
 def check_exact(
     problem: Any, trajectory: Trajectory, data: Any, *, until: int, cuts: Iterable[int], seed: int = 0
 ) -> Snapshot:
-    """Train in one piece and in several, and see that both end with the same bits.
+    """Train in one piece and in several, and check that both end with the same bits.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Variables that a traced training step changes, found in its graph: what is saved must hold them all."""
+"""Find the variables that a traced training step changes and that no snapshot holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a snapshot says of the training that it is a state of, and whether a training may go on from it."""
+"""The origin of a snapshot, which is the training it is a state of, and whether a training may go on from it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Origin:
     Parameters
     ----------
     seed:
-        Of the training.
+        The training's seed.
     data:
-        Digest of the data; None: they are of no kind that has one.
+        Digest of the data; None for a problem's own training loop.
     compiled:
         Optimizer and loss, or the loop, as JSON.
     unit:
-        Of a step.
+        What a step is: an epoch or an optimizer step.
     """
 
     seed: int

@@ -1,4 +1,4 @@
-"""What drives a training cut into stages, and what a training loop of one's own has to offer to be driven so."""
+"""Protocols of a training that can be cut into stages, and of a problem's own training loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Training(Protocol):
-    """A model on its way along a trajectory. Cut anywhere, it ends with the same bits as in one piece."""
+    """A training along a trajectory. Cut after any step and resumed, it ends with the same bits as in one piece."""
 
     @property
     def step(self) -> int:

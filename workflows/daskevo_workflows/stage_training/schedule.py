@@ -1,4 +1,4 @@
-"""The values of a configuration's sequences, step by step, as training needs them: cheap to ask for at each step."""
+"""Values of a configuration's sequences by step, cheap to ask for at each step of a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a Keras model in training, out of its variables and back into them."""
+"""Read the training state of a Keras model from its variables, and write it back."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TrainingState:
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Do something with the model, and let it be what it was afterwards."""
+        """Restore all state of the model after this block."""
         weights, others = self.read()
         try:
             yield

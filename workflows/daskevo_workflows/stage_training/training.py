@@ -1,4 +1,4 @@
-"""A Keras model on its way along a trajectory: trained step by step, saved and scored anywhere between."""
+"""Train a Keras model along a trajectory, step by step; save and score it after any step."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 
 
 class Regrets(NamedTuple):
-    """Of a strategy, after each evaluation: of the best found as the run saw it, and by means over the table's seeds.
+    """Regrets of a strategy after each evaluation: as the runs saw them, and by means over the table's seeds.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A run of a strategy on a table: no cluster, no training, and the accounts of a real run."""
+"""Run a strategy on a table: nothing is trained, and budget and duplicates count as in a search on a cluster."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from daskevo_workflows.tabular.table import Table
 
 @dataclass(frozen=True)
 class TableRun:
-    """What came of a run on a table.
+    """Result of a run on a table.
 
     Parameters
     ----------
     table, seed:
-        That it ran on, and with.
+        Those of the run.
     requests, reports:
         In the order in which they were asked and told, duplicates included.
     stop:
@@ -67,7 +67,7 @@ class TableRun:
 
     @cached_property
     def true_regrets(self) -> list[float]:
-        """The same by means over the table's seeds, for the leader and for the best: a lucky training is no gain here.
+        """Like `regrets`, by means over the table's seeds for both leader and best: a lucky training is no gain here.
 
         It may grow, and doesn't reach 0 where luck decides between the best. # (n_finished,)
         """

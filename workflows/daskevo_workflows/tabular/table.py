@@ -1,4 +1,4 @@
-"""A table: every candidate of a small space with what came of training it, read from a JSON file and checked."""
+"""A table: every candidate of a small space with the results of its training, read from a JSON file and checked."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ MOST_CANDIDATES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What came of training one architecture, which several candidates may have.
+    """Results of training one architecture, which several candidates may have.
 
     Parameters
     ----------
     id:
         Digest of its vertex ids, 32 hexadecimal digits.
     parameters:
-        Weights that it has, those that aren't trained included.
+        Number of weights, including those that aren't trained.
     seconds:
         CPU seconds of training, by seed: a figure of the machine that made the table.
     qualities:
-        Of the objective's metric, after each epoch, by seed. # (n_seeds, n_epochs)
+        The objective's metric after each epoch, by seed. # (n_seeds, n_epochs)
     """
 
     id: str
@@ -52,16 +52,16 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Table:
-    """All candidates of a space with what came of training them.
+    """All candidates of a space with the results of their training.
 
     Parameters
     ----------
     space:
-        Of the candidates.
+        The candidates' space.
     objective:
-        What `qualities` are, and what counts as better.
+        The metric of `qualities`, and its direction.
     epochs, steps_per_epoch, seeds:
-        Of each training, and how often each was repeated.
+        Length of each training, and the seeds with which it was repeated.
     recipe:
         How the table was made, for people: problem, settings, versions, machine.
     architectures:
