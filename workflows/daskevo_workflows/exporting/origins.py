@@ -51,7 +51,7 @@ class Origins:
             self.info: RunInfo = view.info
             requests = {request.number: request for request in view.requests()}
             reports, self._times = view.reports(), view.report_times()
-        # The run's own book, so that the best here are the best there, ties included.
+        # Ranked as in the run itself, so that the best here are the best there, ties included.
         goals = Objective.parse_all(self.info.identity["objective"])
         self._run_state = RunState(goals, len(requests), self.info.label)
         self._run_state.ask(requests.values())
