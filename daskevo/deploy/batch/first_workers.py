@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -68,6 +69,9 @@ def wait_for_workers(
             for job_id, report in reports.items():
                 if report.state in ("running", "unknown"):
                     running.setdefault(job_id, now)
+                else:
+                    # Requeued, or it was only asked for in vain: what it has run counts from its next start.
+                    running.pop(job_id, None)
             said = _tell(say_jobs(reports), said, on_wait)
             _check(cluster, reports, running, now, arrive_s, missing)
         if not jobs and cluster.worker_spec and now - began > SILENT_S:
@@ -147,8 +151,9 @@ def last_words(cluster: Any, job_id: str) -> str:
     """Say what a job has written, or where it would have."""
     folder = Path(cluster.log_directory)
     number = job_id.partition(".")[0]
-    # Nodes may write their files late.
-    written = [path for path in sorted(folder.glob(f"*{number}*")) if path.is_file() and path.stat().st_size]
+    # By the whole number: job 1 must not be given the words of job 12. Nodes may write their files late.
+    files = [path for path in sorted(folder.glob(f"*{number}*")) if number in re.split(r"\D+", path.name)]
+    written = [path for path in files if path.is_file() and path.stat().st_size]
     if not written:
         return f"It has written nothing yet into {folder}"
     lines = written[0].read_text(errors="replace").strip().splitlines()[-LINES:]

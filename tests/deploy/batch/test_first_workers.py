@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -14,7 +15,8 @@ import pytest
 
 import daskevo
 from daskevo.deploy.batch import first_workers, jobs
-from daskevo.deploy.batch.first_workers import wait_for_workers
+from daskevo.deploy.batch.first_workers import last_words, wait_for_workers
+from daskevo.deploy.batch.job_status import JobReport
 from daskevo.deploy.batch.refusals import refusal
 from daskevo.errors import BatchSystemError
 from tests.deploy.batch.fake import FakeSlurm
@@ -218,6 +220,30 @@ def test_a_job_that_runs_and_can_not_reach_the_scheduler(fake: FakeSlurm, tmp_pa
     )
     assert "interface in dask-jobqueue's YAML" in message
     assert f"It has written nothing yet into {tmp_path / 'logs'}" in message
+
+
+def test_a_job_that_waits_again_has_not_run(fake: FakeSlurm, tmp_path: Path) -> None:
+    """It was requeued, or the batch system did not answer once while it waited."""
+    reports = [JobReport("unknown"), *[JobReport("waiting", "PENDING")] * 20]
+    asked: list[JobReport] = []
+
+    def ask(kind: str, job_id: str) -> JobReport:
+        asked.append(reports[len(asked)] if len(asked) < len(reports) else JobReport("running", "RUNNING"))
+        if len(asked) == len(reports):
+            time.sleep(1.1)  # longer than it may run without a worker
+        return asked[-1]
+
+    with cluster_of(tmp_path) as cluster, pytest.raises(BatchSystemError, match="job 1 has run for 1 s"):
+        wait_for_workers(cluster, arrive_timeout_s=1.0, ask=ask)
+    assert len(asked) > len(reports) + 1, "it was taken to have run since it was asked for first"
+
+
+def test_the_log_of_another_job_is_not_quoted(tmp_path: Path) -> None:
+    cluster = SimpleNamespace(log_directory=tmp_path)
+    (tmp_path / "daskevo-12.err").write_text("of job 12")
+    assert "written nothing" in last_words(cluster, "1")
+    (tmp_path / "daskevo-1.err").write_text("of job 1\n")
+    assert last_words(cluster, "1.pbs").endswith("daskevo-1.err:\n  of job 1")
 
 
 def test_jobs_of_providers_have_options_of_their_own(fake: FakeSlurm, tmp_path: Path) -> None:
