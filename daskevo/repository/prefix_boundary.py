@@ -132,8 +132,10 @@ def _difference(name: str, mine: JSON, theirs: JSON) -> str:
                 parts = {str(place): pair for place, pair in enumerate(zip(mine, theirs, strict=True))}
             case _:
                 break
-        part, (mine, theirs) = next((k, pair) for k, pair in parts.items() if pair[0] != pair[1])
-        name = f"{name} {part}"
+        part = next((key for key, pair in parts.items() if pair[0] != pair[1]), None)
+        if part is None:
+            break  # a name that only one of the two has, as None
+        name, (mine, theirs) = f"{name} {part}", parts[part]
     one, other = _text(mine), _text(theirs)
     shared = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0)
     start = max(0, shared - _LONGEST_VALUE // 2)

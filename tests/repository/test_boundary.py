@@ -153,6 +153,25 @@ def test_long_names_and_values_are_shortened() -> None:
     assert len(found.words) < 250
 
 
+class Rated(layers.Layer):  # type: ignore[misc]
+    def __init__(self, rates: dict[str, Any], **options: Any) -> None:
+        super().__init__(**options)
+        self.rates = rates
+
+    def call(self, x: Any) -> Any:
+        return x
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "rates": self.rates}
+
+
+def test_a_long_setting_that_only_one_has_as_none_is_said() -> None:
+    rates = {f"rate of layer {number}": 0.5 for number in range(9)}
+    graph, other = (flatten(chain(Rated(chosen, name="mid"))).graph for chosen in ({**rates, "last": None}, rates))
+    found = boundary_of(graph, other, longest_common_prefix(graph, other))
+    assert (found.reason, found.words.startswith("mid: rates ")) == ("other settings", True), found
+
+
 @given(related_graphs())
 def test_any_pair_has_a_reason(pair: tuple[ArchitectureGraph, ArchitectureGraph]) -> None:
     graph, other = pair
