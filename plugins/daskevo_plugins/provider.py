@@ -73,6 +73,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
         self._spilling: asyncio.Task[None] | None = None
         self.transport = PoolTransport(worker.rpc, worker.scheduler.address, self.settings.key, self._local_methods)
         self.session = Session(self.transport, OWNER_TIMEOUT_S)
+        # Only these until it has joined: other messages get None, upon which callers ask for the table again.
         serve(worker.handlers, "provider", self.settings.key, {"check": self.check, "end_part": self.end_part})
         try:
             # New and restarted workers join by themselves; no client need ask.
@@ -99,6 +100,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
                 )
             except DaskevoError as error:
                 logger.info("daskevo: %s goes without handing over its shards: %s", worker.name, error)
+        # Before the host closes: what arrives from here on is sent to the next owner instead of failing halfway.
         withdraw(worker.handlers, "provider", self.settings.key)
         metrics.withdraw(self)
         if self._spilling is not None:
@@ -158,6 +160,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             root = Root.open(self.settings.root or "")
             root.check_sight(repository_id)
         except DaskevoError as error:
+            # The same class, so that `open` can tell the user's mistakes apart, with the worker named.
             raise type(error)(f"{where} does not see the root: {error.message}", **error.facts) from error
         return root
 
@@ -175,6 +178,7 @@ class ProviderPlugin(WorkerPlugin):  # type: ignore[misc]
             metrics.withdraw(self)
         if self.host is None:
             manager = self._worker.memory_manager
+            # What this process takes already counts: one that trains as well may have loaded Keras.
             taken = self._worker.monitor.get_process_memory()
             budget = self.settings.budget(manager.memory_limit, manager.memory_pause_fraction, taken)
             tensors = self._tensors(root, budget.kept)

@@ -49,8 +49,12 @@ class Settler:
                 await asyncio.wait_for(self._due.wait(), _AGAIN_S)
             except TimeoutError:
                 self.core.resume_settling()
+            # Cleared before the due ones are taken: an attempt that ends from here on sets it again, and isn't
+            # overlooked.
             self._due.clear()
             due = self.core.take_settling()
+            # Exceptions are returned: this task must go on as long as the repository is open, whatever becomes of one
+            # attempt.
             results = await asyncio.gather(*map(self._settle, due), return_exceptions=True)
             for settle, error in zip(due, results, strict=True):
                 if isinstance(error, Exception):
@@ -59,6 +63,7 @@ class Settler:
 
     async def _settle(self, settle: Settle) -> None:
         async def carry_out(step: Step) -> Sequence[Reply | DaskevoError]:
+            # Settling consists of messages only (see `scripts.settle`), one at a time.
             assert isinstance(step, Together)
             (message,) = step.messages
             try:
@@ -75,6 +80,7 @@ class Settler:
     async def _send(self, message: Message) -> Reply:
         if isinstance(message, DropAttempt):
             attempts = [[message.model, list(message.attempt)]]
+            # To all providers: nobody knows at which owners an attempt that was never put has reserved.
             await self._directory.everywhere("drop_attempts", timeout_s=CALL_TIMEOUT_S, attempts=attempts)
             return Ok()
         assert isinstance(message, Abort)

@@ -109,6 +109,7 @@ class Pulse:
             if not seen.silent:
                 logger.warning("daskevo: no sign of life from provider %s for %.0f s: %s", place.name, silent_s, error)
             seen.silent = True
+            # At each further miss too: there may have been no other provider for the shards before.
             self._on_silent()
             return
         if seen.silent:

@@ -164,6 +164,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def _is_served_by_another(self) -> bool:
         return any(
+            # By the folder, not by the key: two paths may lead to the same root.
             isinstance(other, CoordinatorPlugin) and other is not self and other.serves(self.settings.root or "")
             for other in self._scheduler.plugins.values()
         )
@@ -208,6 +209,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """End the holders of a task when it leaves the state ``processing`` for any reason."""
         if start == "processing" and finish != "processing" and self._started and str(key) in self._keys:
+            # A run of a task is a holder of its own; a second run begins attempts, and is entered, anew.
             del self._keys[str(key)]
             self._end_holders(self._core.holders_of_key(str(key)))
 
@@ -381,6 +383,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     async def equip(self) -> list[list[str]]:
         """Set up the plugin on all workers with a role; return ``[name, address, error]`` of those where it failed."""
         self._equips = True
+        # Noted before the plugin is sent: a worker that leaves meanwhile is no longer among the scheduler's.
         names = {address: str(worker.name) for address, worker in self._scheduler.workers.items()}
         troubles = await self._equipper.equip()
         # A worker that has left meanwhile is not an error.

@@ -85,11 +85,14 @@ class Follower:
         if status not in {known.name for known in _LEAVING}:
             self._leaving.discard(address)
         elif any(place.address == address for place in self.core.providers().values()):
+            # By address: the next worker of its nanny has the same name.
             self._leaving.add(address)
             self._mover.unsettle()
 
     async def leave(self, name: str, address: str, patience_s: float) -> bool:
         """Wait until the shards of a leaving provider, which still serves, are elsewhere; False after `patience_s`."""
+        # A late message of a worker that has been restarted under its name since: its shards are served elsewhere by
+        # now.
         if self.core.providers().get(name) != Place(name, address):
             return False
         self._leaving.add(address)
@@ -120,6 +123,7 @@ class Follower:
     def _gone(self, place: Place) -> None:
         """Remove a provider that no longer answers, and open its shards elsewhere at once."""
         self._leaving.discard(place.address)
+        # By name and address: the worker may have been restarted, and joined again, before this was called.
         if self.core.providers().get(place.name) == place:
             self.core.provider_left(place.name)
             self._mover.unsettle()
@@ -147,6 +151,7 @@ class Follower:
         A shard that the provider serves but another owns must be closed: it was reassigned while this provider was
         silent or out of reach. A shard that it should serve but doesn't is unserved: it was fenced and could not tell.
         """
+        # Noted before the question travels, see below.
         before = self.core.serves(place.name)
 
         def answered(answer: Any) -> None:

@@ -106,11 +106,13 @@ class Mover:
                 self._assigner.changed()
                 await asyncio.gather(*map(self._carry_out, moves))
                 self._say_moved()
+                # Never while a provider is leaving, which may have seconds only.
                 if len(moves) == 1 and not self._leaving():
                     await asyncio.sleep(_BREATH_S)
             self._say_moved()
 
     def _say_moved(self) -> None:
+        # Wakes all that wait now; those that begin to wait later have to wait for the next round.
         self._moved.set()
         self._moved = asyncio.Event()
 

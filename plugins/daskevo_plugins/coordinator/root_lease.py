@@ -38,6 +38,8 @@ async def lease_root(settings: RepositorySettings, scheduler: Any, is_served: Ca
 
     async def identity(holder: Holder) -> str | None:
         """Ask the address in a lease which scheduler it is; None if nobody answers there."""
+        # Not asked over the network: this scheduler would say that it is there, which it is, even if it has closed the
+        # repository.
         if holder.scheduler_id == scheduler.id:
             return holder.scheduler_id if is_served() else None
         return await identity_at(holder, scheduler.rpc)

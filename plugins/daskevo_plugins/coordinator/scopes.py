@@ -48,6 +48,7 @@ class Scopes:
     async def _declare(self, scope: str, objective: str | None) -> str | None:
         async with self._lock:
             found = agreed_objective(self.known, scope, objective)
+            # Most calls declare what is known already: they cost no file.
             if self._root is not None and (scope not in self.known or self.known[scope] != found):
                 await self._check()
                 found = await asyncio.to_thread(self._root.declare_scope, scope, objective)

@@ -103,6 +103,7 @@ class Assigner:
         ShardDamaged, RootUnusable, ShardFenced, RepositoryTaken
             The error for which a shard can't be opened.
         """
+        # Of an earlier opening: what was wrong then may have been put right, and is tried again.
         self._troubles.clear()
         try:
             async with asyncio.timeout(patience_s):
@@ -224,6 +225,7 @@ class Assigner:
             self._troubles.pop(shard, None)
             self._silences.pop(shard, None)
             self._progress.pop(shard, None)
+            # It was given to another provider while this one was opening it.
             if not self.core.opened(shard, place.name):
                 await self.have_closed(place, [shard])
         for shard, kind, message in answer["failed"]:
@@ -245,6 +247,7 @@ class Assigner:
             self._progress.pop(shard, None)
             self.core.not_served(shard, name)
         self.changed()
+        # Said once: the same provider fails for each of its shards.
         if not known:
             await self._complain(instruction, error)
 

@@ -42,6 +42,8 @@ class Equipper:
     def __init__(self, scheduler: Any, settings: RepositorySettings) -> None:
         self._scheduler = scheduler
         self._key = settings.key
+        # Tells this coordinator's plugins from those of the next one, which has the same names and may have sent its
+        # own already.
         self._part = uuid.uuid4().hex
         self._plugin = ProviderPlugin(settings, self._part)
         # A second send would make Dask remove the first plugin, with its shards; so sends under way are shared.
@@ -79,6 +81,8 @@ class Equipper:
 
     async def _send(self, address: str) -> str | None:
         message = {"op": "plugin-add", "plugin": dumps(self._plugin), "name": self._plugin.name}
+        # The scheduler's own operation for one worker; an error is a result here, since one worker must not stop the
+        # others.
         reply = (await self._scheduler.broadcast(msg=message, workers=[address], on_error="return"))[address]
         if isinstance(reply, Exception):
             return f"{type(reply).__name__}: {reply}"
