@@ -54,6 +54,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Looked for, not tried: an ImportError inside DeepHyper is another matter, and is raised as it is.
     if find_spec("deephyper") is None:
         raise InvalidInput(f"{name} needs DeepHyper, which isn't installed here: pip install deephyper")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

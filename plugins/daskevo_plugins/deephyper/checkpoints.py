@@ -40,12 +40,14 @@ def parameter(hyperparameter: Any, value: Any) -> object:
     if not isinstance(hyperparameter, (CategoricalHyperparameter, OrdinalHyperparameter, Constant)):
         return value
     options = values_of(hyperparameter)
+    # A value that is no option (any more) is left as it is: the search itself says what it thinks of it.
     return next((option for option in options if _is_same(option, value)), value)
 
 
 def _is_same(option: Any, value: Any) -> bool:
     if isinstance(option, str):
         return option in MISSING if isinstance(value, float) and math.isnan(value) else option == str(value)
+    # "16" and 16.0 both stand for the option 16.
     number = _number(value)
     return option == value or (isinstance(number, float) and math.isclose(option, number, rel_tol=1e-12))
 

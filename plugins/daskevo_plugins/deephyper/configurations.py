@@ -39,6 +39,7 @@ class Configurations:
         self._space = problem.space
         self._rng = random_state
         self._order = names_in_order(problem)
+        # ConfigSpace draws by a generator of its own: seeded from the search's, so that a search can be repeated.
         problem.set_seed(int(random_state.randint(0, np.iinfo(np.int32).max)))
 
     def drawn(self) -> dict[str, Any] | None:
@@ -66,9 +67,11 @@ class Configurations:
     def listed(self, most: int) -> Iterator[dict[str, Any]]:
         """Yield every configuration once; none at all if there are more than `most`, or real numbers."""
         sizes = [hyperparameter.size for hyperparameter in self._space.values()]
+        # A real number has infinitely many values.
         if not math.prod(sizes) <= most:
             return
         every = itertools.product(*(values_of(hyperparameter) for hyperparameter in self._space.values()))
+        # Configurations that differ only in hyperparameters that are inactive in both are one.
         listed: set[tuple[Any, ...]] = set()
         for values in every:
             found = self._settled(dict(zip(self._space, values, strict=True)))
@@ -105,6 +108,7 @@ class Configurations:
                 keeps = was_active is None or name in was_active
                 active[name] = configuration[name] if keeps else self._space[name].sample_value(seed=self._rng)
         try:
+            # Made only to have ConfigSpace check it.
             Configuration(self._space, values=active)
         except ValueError:  # a forbidden clause
             return None

@@ -111,6 +111,7 @@ class DaskEvaluator(Evaluator):  # type: ignore[misc]
 
     async def execute(self, job: Job) -> Job:
         """Run one job on a trainer (DeepHyper calls this)."""
+        # Of DeepHyper's Evaluator: `num_workers` evaluations at a time.
         async with self.sem:
             job.status = JobStatus.RUNNING
             task = Evaluation(
@@ -129,6 +130,7 @@ class DaskEvaluator(Evaluator):  # type: ignore[misc]
             future = self._client.submit(
                 evaluate,
                 task,
+                # Another key for each try: Dask would return the task of before, lost as it is.
                 key=f"{self._prefix}-{job.id}-{number}",
                 resources=self.resources or None,
                 pure=False,
@@ -184,6 +186,7 @@ class DaskEvaluator(Evaluator):  # type: ignore[misc]
     def _look(self) -> None:
         """See whether the scheduler and any trainer are there."""
         now = time.monotonic()
+        # All evaluations that wait call this: one of them asks the scheduler for all.
         if now - self._looked < LOOK_S / 2:
             return
         self._looked = now

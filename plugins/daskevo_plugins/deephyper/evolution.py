@@ -101,6 +101,7 @@ class AgedEvolutionSearch(LivingPopulation, Search):  # type: ignore[misc]
         self.beta = float(beta)
         self.exhausted: str | None = None
         self._configurations = Configurations(self._problem, self._random_state)
+        # Beside `_models` of the base class, which has their models: both drop the oldest, so places agree.
         self._population: deque[tuple[dict[str, Any], float]] = deque(maxlen=population_size)
         self._seen: set[str] = set()
         self._parents: dict[str, str | None] = {}
@@ -152,6 +153,7 @@ class AgedEvolutionSearch(LivingPopulation, Search):  # type: ignore[misc]
             drawn = self._configurations.drawn()
             if drawn is not None:
                 yield drawn, None
+        # At last, since it takes seconds: random draws find what is left of a nearly exhausted space only by luck.
         listed = list(itertools.islice(self._configurations.listed(ENUMERABLE), ENUMERABLE))
         for index in self._random_state.permutation(len(listed)):
             yield listed[index], None
@@ -168,11 +170,13 @@ class AgedEvolutionSearch(LivingPopulation, Search):  # type: ignore[misc]
             self._seen.add(_key(configuration))
             if isinstance(objective, (tuple, list)):
                 raise InvalidInput("AgedEvolution takes one objective: return one number, or use CBO")
+            # DeepHyper's failures are texts.
             if not isinstance(objective, str):
                 self._population.append((dict(configuration), float(objective)))
 
 
 def _key(configuration: dict[str, Any]) -> str:
+    # As text, since values may be lists, which can't be in a set.
     return json.dumps(configuration, sort_keys=True, default=str)
 
 

@@ -43,6 +43,7 @@ class Follow(keras.callbacks.Callback):  # type: ignore[misc]
         metrics = logs or {}
         if self.objective.metric in metrics:
             self.job.record(epoch + 1, self.objective.rank(float(metrics[self.objective.metric])))
+            # Only after a record: a stopper judges the last value that it was told.
             if self.job.stopped():
                 self._stop("stopper")
         elif self.job.stopper is not None:

@@ -81,6 +81,8 @@ class LivingModels:
     def check_evaluator(self, evaluator: Any) -> None:
         super().check_evaluator(evaluator)  # type: ignore[misc]
         if self._watch not in self._evaluator._callbacks:
+            # Here, and removed after each search: `search` may be given another evaluator, and one evaluator may serve
+            # two searches.
             self._evaluator._callbacks.append(self._watch)
 
     def search(self, *arguments: Any, **options: Any) -> pd.DataFrame:
@@ -106,6 +108,7 @@ class LivingModels:
     def tell(self, results: Sequence[tuple[dict[str, Any], Any]]) -> None:
         jobs: list[HPOJob] = []  # none if it is told by hand, without an evaluator
         if self._reloading:
+            # Out of a file nothing was gathered; the history has the jobs in the order in which they are told.
             jobs = self.history.jobs[-len(results) :]
             for job in jobs:
                 restore(job, self._problem.space)

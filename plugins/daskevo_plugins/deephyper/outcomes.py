@@ -54,11 +54,13 @@ def _objective(found: Any) -> Any:
         return found if found.startswith("F") else f"F_{found}"
     several = isinstance(found, (tuple, list)) and len(found) > 0
     values = list(found) if several else [found]
+    # bool is a number for Python, but `return accuracy > 0.9` is a mistake.
     if any(isinstance(value, bool) or not isinstance(value, numbers.Real) for value in values):
         return failure("objective", f"an objective is a number, or several in a tuple, not {_shown(found)}")
     try:
         plain = [float(value) for value in values]
     except OverflowError:
+        # A Python int beyond the largest float.
         plain = [math.inf]
     if not all(map(math.isfinite, plain)):
         return failure("not_finite", f"the objective is {_shown(found)}")

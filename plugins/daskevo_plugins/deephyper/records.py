@@ -26,6 +26,7 @@ class Records:
 
     def apply(self, operation: str, arguments: Iterable[Any]) -> object:
         """Do one of `OPERATIONS`; raises KeyError if it, a search, a job or a value is unknown."""
+        # Names come over the wire: without the list, any attribute could be called.
         if operation not in OPERATIONS:
             raise KeyError(operation)
         function: Callable[..., Any] = getattr(self, operation)

@@ -45,6 +45,7 @@ class StorageKeeper(SchedulerPlugin):  # type: ignore[misc]
             scheduler.loop.call_later(KEPT_S, self._forget, client)
 
     def _forget(self, client: str) -> None:
+        # It has come back meanwhile.
         if client in self._scheduler.clients:
             return
         for storage, clients in list(self._clients.items()):

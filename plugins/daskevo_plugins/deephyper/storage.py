@@ -54,6 +54,7 @@ class DaskStorage(Storage):  # type: ignore[misc]
         self._client = client
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Without the client, which can't be sent: on a worker its connection to the scheduler is used.
         return _opened, (self.name, self.timeout_s)
 
     def __repr__(self) -> str:
@@ -93,6 +94,7 @@ class DaskStorage(Storage):  # type: ignore[misc]
             client = self._client or default_client()
             call = getattr(client.scheduler, OPERATION)
             return client.sync(call, callback_timeout=self.timeout_s, **message)
+        # The worker's own connection, which is there: a client would have to be connected first.
         call = getattr(worker.scheduler, OPERATION)
         return sync(worker.loop, call, callback_timeout=self.timeout_s, **message)
 
@@ -110,6 +112,8 @@ class DaskStorage(Storage):  # type: ignore[misc]
         return self._call("search_value", search_id, key)
 
     def store_job(self, job_id: str, key: str, value: Any) -> None:
+        # The status is compared on the scheduler's side; all else goes through it without being read, or unpickled,
+        # there.
         self._call("set_job", job_id, key, value if key == "status" else to_serialize(value))
 
     def store_job_in(self, job_id: str, args: tuple[Any, ...] | None = None, kwargs: Any = None) -> None:

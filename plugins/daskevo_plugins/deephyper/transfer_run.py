@@ -61,6 +61,7 @@ class TransferRunFunction:
         self.freeze = freeze
         self.minimum_layers = minimum_layers
         self.seed = seed
+        # Goes to trainers with the function: a process that has loaded this problem's data finds them by it.
         self._key = uuid.uuid4().hex
 
     def __repr__(self) -> str:
@@ -72,6 +73,7 @@ class TransferRunFunction:
         parameters = dict(job.parameters)
         text = f"{self.seed} {json.dumps(parameters, sort_keys=True, default=str)}"
         # By what is trained, never by the job's number or its worker.
+        # 31 bits, as Keras and NumPy take a seed.
         number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
         with seeded(number), leaving_no_trace():
             return self._evaluated(job, parameters)
@@ -105,6 +107,7 @@ class TransferRunFunction:
             )
         if self.objective.quality(metrics) is None:
             return failure("not_finite", f"{self.objective.metric} is {metrics[self.objective.metric]}")
+        # Nobody would ever release the model.
         if job.status is JobStatus.CANCELLED:
             return failure("CANCELLED", "nobody waits for it any more")
         inherited = child.report.inherited_tensors > 0
