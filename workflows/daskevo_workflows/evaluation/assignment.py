@@ -71,4 +71,5 @@ class EvaluationAssignment:
 
 def in_control_arm(seed: int, number: int, share: float) -> bool:
     """Tell whether a request belongs to the control arm, which inherits nothing; a fixed draw per request."""
+    # The 1 keeps these draws apart from others that begin with the same two numbers.
     return bool(np.random.default_rng([seed, number, 1]).random() < share)

@@ -56,6 +56,7 @@ def evaluate(
         Finished or failed. A cancelled task raises :class:`Stopped`.
     """
     if parcel is not None:
+        # The object came as a Dask dependency; the reference finds it in this process from now on.
         adopt(assignment.problem, parcel.instance)
     try:
         return _reported(assignment, matches, index)
@@ -134,6 +135,7 @@ def _trained(
         name = trajectory(assignment.seed, child.graph.ids, source, request.repeat)
         stack.enter_context(seeded(seed_of(name)))
         metrics, steps = _fitted(assignment, problem, data, child, draft)
+        # Before the put: such weights would be inherited.
         if why := lost_its_way(metrics):
             raise Failed("not finite", why)
         metrics = {**metrics, **missing(objectives, metrics, child.graph, draft.seconds)}
@@ -181,6 +183,7 @@ def _fitted(
     }
     stretched = policy.epochs(epochs, inherited=inherited, layers=inherited + len(report.unmatched))
     metrics, steps = train(problem, child.model, data, draft, epochs=stretched, until_step=request.until_step, **how)
+    # Where nothing was frozen, all has been trained already.
     if policy.unfreeze_epochs and child.frozen_share:
         child.unfreeze()
         metrics, more = train(problem, child.model, data, draft, epochs=policy.unfreeze_epochs, **how)

@@ -47,6 +47,7 @@ class Failed(Exception):
 def failure_of(error: BaseException) -> Failure:
     """Return the failure that a report holds for an error."""
     trace = "" if isinstance(error, Failed) else _trace(error)
+    # Bounded: a report is sent, and kept in the run's record.
     ours = isinstance(error, (Failed, InvalidProblem, NotFinite, UnknownProblem))  # said in full already
     words = str(error)[:2_000] if ours else f"{say_error(error)[:2_000]}{_raised_at(error)}"
     return Failure(_kind(error), words, trace)
@@ -67,11 +68,11 @@ def user_code(what: str, *, passing: tuple[type[Exception], ...] = (InvalidProbl
     Parameters
     ----------
     what:
-            The code that runs, as the beginning of a sentence that goes on with "raised".
-        passing:
-            Errors that are raised unchanged, since they explain themselves.
-        **facts:
-            Facts of the error.
+        The code that runs, as the beginning of a sentence that goes on with "raised".
+    passing:
+        Errors that are raised unchanged, since they explain themselves.
+    **facts:
+        Facts of the error.
 
     Raises
     ------
@@ -141,6 +142,7 @@ def _kind(error: BaseException) -> FailureKind:
         return "not finite"
     if isinstance(error, (CannotFlatten, CannotRebuild)):
         return "flatten"
+    # Told apart from other errors of the repository: the run can make room and go on.
     if isinstance(error, QuotaReached) or (isinstance(error, PutFailed) and error.facts.get("errno") in FULL):
         return "no room"
     return "repository" if isinstance(error, (RepositoryError, ClusterError)) else "error"

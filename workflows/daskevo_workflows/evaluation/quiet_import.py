@@ -41,6 +41,7 @@ def quietly() -> Iterator[None]:
 def _without(marks: tuple[bytes, ...]) -> Iterator[None]:
     """Hold back what is written to descriptor 2, then write the lines without any of these marks."""
     _flush()
+    # A file, not a pipe: nobody would read a pipe meanwhile, and a full one blocks whoever writes.
     kept = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
@@ -48,6 +49,7 @@ def _without(marks: tuple[bytes, ...]) -> Iterator[None]:
             yield
         finally:
             _flush()
+            # Before the lines that were held back are written: they belong there.
             os.dup2(kept, 2)
             os.close(kept)
             held.seek(0)

@@ -58,4 +58,5 @@ def cancelled(key: str) -> bool:
     if worker is None:
         return False
     task = worker.state.tasks.get(key)
+    # A cancelled task that still runs is forgotten by the worker, or in a state of its own.
     return task is None or task.state not in ("executing", "long-running")

@@ -170,6 +170,7 @@ def check_training(settings: Mapping[str, Any]) -> None:
 
 def fresh(callbacks: Callbacks) -> list[Any]:
     """Return the user's callbacks for one evaluation: never objects that another evaluation has used."""
+    # Callbacks keep the model that they watched, and what they have counted.
     return list(callbacks()) if callable(callbacks) else copy.deepcopy(list(callbacks))
 
 
@@ -228,6 +229,7 @@ def _clock(until_step: int | None, cancelled: Callable[[], bool]) -> Any:
             self.first: float | None = None
             self.steps = 0
 
+        # Validation at an epoch's end may take longer than the epoch.
         def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
             if cancelled():
                 raise Stopped("training was cancelled")

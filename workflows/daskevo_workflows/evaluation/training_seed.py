@@ -27,6 +27,7 @@ def trajectory(seed: int, vertex_ids: Sequence[VertexId], ancestor: str | None =
     repeat:
         Number of the repetition, for evaluations that should differ by chance.
     """
+    # Repeat 0 says nothing, so that names are those from before there were repeats.
     digest = hashlib.blake2b(f"{seed} {ancestor or ''} {repeat or ''}".encode(), digest_size=16)
     for vertex_id in vertex_ids:
         digest.update(vertex_id)

@@ -96,6 +96,7 @@ class Transfer:
         """Return the policy for a run's record; `freeze` is always included, as its default may change."""
         found = {"freeze": self.freeze, **self.changed()}
         if not self.is_any:
+            # `transfer` says so already.
             del found["source"]
         return {"transfer": self.is_any, **found}
 

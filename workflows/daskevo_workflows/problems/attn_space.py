@@ -110,6 +110,7 @@ class AttnShape:
     def _block(self, name: str, tensor: Any, choices: Mapping[str, Any]) -> Any:
         import keras
 
+        # The oldest anchor falls out by itself; `skip0` is the oldest of those that are left.
         anchors: deque[Any] = deque([tensor], maxlen=ANCHORS)
         for layer in range(self.layers):
             node = choices[f"{name}.{layer}"]

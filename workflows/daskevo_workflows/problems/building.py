@@ -103,6 +103,7 @@ def check_builds(problem: Problem) -> None:
     InvalidProblem
         If none can; the message has the first one's error and choices.
     """
+    # The first candidate in order is tried first: its choices are noted, so that the message can name them.
     space, taken = space_of(problem), dict[str, JSON]()
 
     def first(choice: Choice) -> int:
@@ -151,6 +152,7 @@ def _drawn_again(problem: Problem) -> Callable[[Choose], Any]:
     def build(choose: Choose) -> Any:
         try:
             return problem.build(choose)
+        # Those explain themselves; CandidateRejected is what a `build` raises on purpose.
         except DaskevoError:
             raise
         except (Exception, SystemExit) as error:
@@ -229,6 +231,7 @@ def _checked(problem: Problem, model: Any) -> Any:
     return model
 
 
+# Weak: a trainer builds models by the hundred, and their layers go with them.
 _used: weakref.WeakSet[Any] = weakref.WeakSet()
 """Trainable layers of all candidates built in this process."""
 
@@ -278,6 +281,7 @@ def graph_and_key(problem: Problem, candidate: Candidate) -> tuple[ArchitectureG
         model = build_candidate(problem, candidate)
         flat = flatten(model)
         graph, loaded = flat.graph, given_weights(flat)
+        # Looked at after each build until one has left a trace: from then on, that holds in this process.
         if not known.leaves_a_trace and state_of(problem) != known.state:
             known.leaves_a_trace = True
             logger.info("build() of problem %s changes what others read: candidates go by choices", problem.name)

@@ -55,6 +55,7 @@ def cached(name: str, settings: Mapping[str, Any], make: Callable[[], Arrays]) -
     A folder that can't be written costs the preparation in each process, and nothing else. A file that is cut or
     damaged is made anew; two processes that make it at once both succeed.
     """
+    # An unknown part may be another one next time: what is on disk could be of other code.
     if (code := digest_of(make)) is None:
         return make()
     digest = hashlib.sha256(json.dumps([dict(settings), code], sort_keys=True).encode()).hexdigest()[:16]
@@ -73,6 +74,7 @@ def cached(name: str, settings: Mapping[str, Any], make: Callable[[], Arrays]) -
         try:
             with os.fdopen(handle, "wb") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
+            # Nobody reads half a file; of two processes that write, the later one's stays, and is the same.
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)

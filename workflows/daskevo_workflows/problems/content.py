@@ -81,11 +81,13 @@ def content_of(problem: Any, source: str | None = None) -> Content:
     home, names, values = _parts_of(problem)
     with quietly(), importing():
         made = made_of(*([version] if version is not None else values), names=names, home=home)
+    # Cells of a notebook are in linecache too, under names that are no files.
     sources = {file: text for file in made.files if (text := "".join(linecache.getlines(file)))}
     # What a file was run as is no module that anybody imports.
     modules = sources_with_imports((name for name in made.modules if name != home or source is None), source)
     sources.update({module.file: module.text for module in modules.values()})
     if source is not None and (file := getattr(sys.modules.get(home), "__file__", None)) is not None:
+        # The text that ran: the file may have been edited meanwhile.
         sources[file] = source
     kept = tuple(Source(file, text) for file, text in sorted(sources.items()))
     parts = {} if version is not None else made.parts
@@ -116,6 +118,7 @@ def version_of(problem: Any) -> str | None:
 def keep_sources(folder: Path, content: Content) -> None:
     """Write a problem's sources into a run's folder, if not there yet, so that the code that ran stays readable."""
     place = folder / "problem"
+    # A run that is resumed keeps the sources that it began with.
     if place.exists() or not content.sources:
         return
     place.mkdir(parents=True)

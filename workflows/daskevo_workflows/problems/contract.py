@@ -90,6 +90,7 @@ def look_at(
         is_same = not hasattr(problem, "space") or problem.space() == space
     with user_code(f"problem {problem.name!r}: build()", passing=(DaskevoError,)):
         size = space.size_until(COUNTED)
+    # Trainers load the problem themselves, and read a candidate's values by their own space.
     _check(is_same, problem, "space() must return the same space at each call")
     say(f"space: {size} candidates" + (", the same at each call" if hasattr(problem, "space") else ""))
     data = _checked_data(problem)
@@ -133,13 +134,16 @@ def _check_candidate(problem: Problem, candidate: Candidate, few: Data, data: Da
     try:
         flat = flatten(model)
         graph = flat.graph
+        # The first takes kinds of models that it has seen on trust; the second makes this very one again.
         check_storable(flat)
         rebuild(graph)
     except (CannotFlatten, CannotRebuild) as error:
         raise InvalidProblem(
             f"problem {problem.name!r}: what build() returned can't be stored: {error.message}", problem=problem.name
         ) from error
+    # A trainer builds the candidate again, and its ancestor was chosen for the graph of the first build.
     _check(graph.ids == flatten(again).graph.ids, problem, "build() must return the same architecture each time")
+    # As a search builds its candidates before it asks for an ancestor.
     with shape_only():
         shaped = _built(problem, candidate)
     _check(graph.ids == flatten(shaped).graph.ids, problem, "build() must not depend on values of weights")
@@ -208,6 +212,7 @@ def _check_outputs(problem: Problem, model: Any, flat: FlatModel, few: Data) -> 
     with user_code(f"problem {problem.name!r}: predicting", problem=problem.name):
         again = rebuild_flat(flat.graph, tensors=dict(enumerate(read_tensors(flat)))).model
         x = few.validation[0]
+        # The model itself twice: whether predictions are random at all is seen by that.
         found = [one.predict(x, verbose=0, batch_size=problem.batch_size) for one in (model, again, model)]
     mine, rebuilt, twice = (keras.tree.flatten(outputs) for outputs in found)
     if not _alike(mine, twice):

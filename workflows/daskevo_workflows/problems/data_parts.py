@@ -54,6 +54,7 @@ def _fault(part: Any) -> str | None:
             "tf.data.Dataset"
         )
     if is_dataset(x):
+        # Keras refuses them too, but only once training begins.
         if any(other is not None for other in others):
             return f"is a {type(x).__name__}, whose batches hold y: write ({type(x).__name__}, None)"
         return f"is a {type(x).__name__} that doesn't end: say how many batches it has" if _is_endless(x) else None
@@ -150,4 +151,5 @@ def _length(array: Any) -> int:
 
 
 def _rows(array: Any, count: int) -> Any:
+    # Not every format of scipy's sparse matrices can be cut by rows; this one can.
     return (array.tocsr() if hasattr(array, "tocsr") else array)[:count]

@@ -40,6 +40,7 @@ class Parcel:
 def _unpacked(packed: bytes, modules: Mapping[str, Source]) -> Parcel:
     forget_changed(modules)
     with importing(modules):
+        # Before the object is unpickled, which imports its classes by name, and would take older modules.
         import_all(modules)
         return Parcel(loads(packed), modules)
 

@@ -184,6 +184,7 @@ def read_idx(path: Path) -> np.ndarray[Any, Any]:
     """
     with gzip.open(path) as file:
         zero, kind, axes = struct.unpack(">HBB", file.read(4))
+        # Kind 8 is the format's unsigned byte.
         if zero != 0 or kind != 8 or not 1 <= axes <= 4:
             raise ValueError(f"{path.name} is not an IDX file of unsigned bytes")
         shape = struct.unpack(f">{axes}I", file.read(4 * axes))

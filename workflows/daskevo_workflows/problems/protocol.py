@@ -140,6 +140,7 @@ def check_parts(problem: object, where: str) -> Problem:
     InvalidProblem
         The message names every part that is missing or wrong.
     """
+    # All faults are collected: whoever writes a first problem mends them at once.
     faults: list[str] = []
     if not isinstance(getattr(problem, "name", None), str):
         faults.append("name (a text)")

@@ -129,6 +129,7 @@ class ProblemReference:
             return known
         if self.kind == "file":
             assert self.source is not None
+            # Before its code runs: what it imports must be what the client compared and sent.
             forget_changed(self.made.modules, Path(self.where).parent)
             with importing(self.made.modules):
                 import_all(self.made.modules)
@@ -303,6 +304,7 @@ def _from_source(source: str, path: Path, part: str | None = None) -> Problem:
         with quietly(), user_code(f"the problem file {path} can't be run: it", passing=(), path=str(path)):
             exec(compile(source, str(path), "exec"), module.__dict__)
     except InvalidProblem:
+        # Half a module must not be found by its name.
         sys.modules.pop(module.__name__, None)
         raise
     # Looking at its parts may run user code too, in `__getattr__`.
@@ -324,6 +326,7 @@ def _check_problem_name(name: str) -> None:
 def source_of(part: Any) -> str:
     """Return the source of a class or module without comments and layout; empty if there is no source."""
     try:
+        # For a class, inspect parses its file.
         with syntax.LOCK:
             source = inspect.getsource(part)
         return syntax.normal(textwrap.dedent(source), "<source>")
@@ -352,4 +355,5 @@ def _listed(value: Any) -> Any:
 
 
 def _hash(*texts: str) -> str:
+    # A zero between them: otherwise two texts could be cut at another place.
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]

@@ -42,6 +42,7 @@ def _named(within: str, tree: ast.Module | ast.ClassDef) -> Iterator[tuple[str, 
         match part:
             case ast.ClassDef(name=name):
                 yield from _named(f"{within}{name}.", part)
+                # The class without its body, whose parts have names of their own: bases and decorators.
                 head = copy.copy(part)
                 head.body = [ast.Pass()]
                 yield f"{within}{name}", ast.unparse(head)

@@ -103,9 +103,11 @@ def forget_changed(wanted: Mapping[str, Source] | None = None, folder: Path | No
         changed = any(_now(name, wanted or {}, folder) not in (None, text) for name, text in _imported.items())
         if not changed and not any(name in sys.modules and name not in _imported for name in wanted or ()):
             return
+        # All of them: those that haven't changed hold functions and classes that they took from those that have.
         for name in {*_imported, *(wanted or ())}:
             sys.modules.pop(name, None)
         _imported.clear()
+        # Python's finders remember what is in folders, and linecache the lines that tracebacks show.
         importlib.invalidate_caches()
         linecache.checkcache()
 
@@ -122,6 +124,7 @@ def _now(name: str, wanted: Mapping[str, Source], folder: Path | None) -> str | 
 
 def _put_first(folder: str) -> None:
     """Put a problem's folder on the import path, after the original entries and before other problems' folders."""
+    # A folder that the user put on the path stays where it is.
     if not Path(folder).is_dir() or (folder in sys.path and folder not in _folders):
         return
     _folders[:] = [folder, *(other for other in _folders if other != folder)]
@@ -193,6 +196,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         self._text = source.text
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
+        # Without the file's time, Python's loader neither reads bytecode nor writes any.
         raise OSError(f"{path} is of no interest")
 
     def get_data(self, path: str) -> bytes:

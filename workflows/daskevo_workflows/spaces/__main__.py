@@ -76,6 +76,7 @@ def of_strategies(evaluations: int, seed: int) -> FigureTable:
                 looked = look(problem, made(word), evaluations, seed, objectives=objectives)
                 best = min(report.quality or 0 for report in looked.finished)
                 cells += [_counted(looked), f"{best:.0f}"]
+        # A strategy may refuse a space, as the grid does one without bounds: the note says why.
         except InvalidInput as error:
             cells = [ABSENT] * 2 * len(problems)
             notes.append(f"{word}: {error.message}")

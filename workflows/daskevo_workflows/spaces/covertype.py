@@ -85,6 +85,7 @@ def _data(source: str, samples: int) -> Data:
     else:
         arrays = cached("covertype", {"samples": samples}, lambda: _downloaded(samples))
     x, y = arrays["x"], arrays["y"]
+    # Both are in random order, so that a cut is a fair split.
     train = samples * 4 // 5
     return Data(train=(x[:train], y[:train]), validation=(x[train:], y[train:]))
 

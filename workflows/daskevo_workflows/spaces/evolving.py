@@ -86,6 +86,7 @@ class AddConnection(Mutator):
 
     @staticmethod
     def _sources(graph: ModelGraph, name: str) -> list[str]:
+        # An edge from a descendant would make a cycle, one from an input is there already.
         later = {name, *graph.descendants(name), *graph[name].inputs}
         return [node.name for node in graph.nodes if node.name not in later]
 
@@ -134,6 +135,7 @@ class Split(Mutator):
         units = _units(graph, match.node)
         merged = graph.insert_after(match.node, layer("Concatenate"), "both")
         graph.connect(graph.create("half", node.layer.changed(units=units // 2), node.inputs), merged)
+        # Of an odd width the first half is wider by one, so that the sum stays.
         graph.replace(match.node, node.layer.changed(units=units - units // 2))
 
 

@@ -88,6 +88,7 @@ class Block(Mutator):
         cell = ModelGraph(self.name)
         place = cell.add_input("in")
         for number in range(depth):
+            # As in MobileNetV2, a block's first layer changes width and side; the others keep them.
             made = _Layer(cell, f"layer{number}", widths.before if number == 0 else widths.own, widths.own)
             place = made.build(place, strides[0] if number == 0 else 1, **kinds)
         cell.outputs = (place,)
@@ -123,12 +124,15 @@ class _Layer:
             depthwise = layer("DepthwiseConv2D", kernel_size=kernel, strides=strides, padding="same", use_bias=False)
             place = self._normal("depthwise", depthwise, place)
         if squeeze:
+            # The ratio is one of the channels that come in, not of the expanded ones.
             place = self._squeezed(place, width, max(1, int(self.before * squeeze)))
         if operator != "conv":
             place = self._normal("project", _conv(self.filters, 1), place, relu=False)
         if skip == "pool":
             pool = layer("AveragePooling2D", pool_size=3, strides=strides, padding="same")
+            # Where widths differ, the pooled tensor is projected when shapes are fitted (daskevo.models.Mutated).
             return self.put("add", layer("Add"), place, self.put("pool", pool, start))
+        # Elsewhere there is nothing of the same shape to add: such candidates equal those without a skip.
         if skip == "identity" and strides == 1 and self.before == self.filters:
             return self.put("add", layer("Add"), place, start)
         return place

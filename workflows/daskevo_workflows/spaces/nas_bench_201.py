@@ -93,6 +93,7 @@ class NasBench201(Classification):
         tensor = _normalised(keras.layers.Conv2D(self.channels, 3, padding="same", use_bias=False)(inputs))
         for stage in range(self.stages):
             channels = self.channels * 2**stage
+            # The first stage keeps the side of the pictures.
             if stage:
                 tensor = _residual(tensor, channels)
             for _ in range(self.cells):

@@ -115,6 +115,7 @@ class NasNet(Classification):
             parts = []
             for side in ("left", "right"):
                 source = choices[f"{cell}.{block}.{side}.input"]
+                # What a block takes is no end of the cell.
                 taken.add(source)
                 operation = choices[f"{cell}.{block}.{side}.operation"]
                 parts.append(_operation(operation, states[source], channels, strides if source < 2 else 1))

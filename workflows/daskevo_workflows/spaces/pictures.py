@@ -28,5 +28,6 @@ def data_of(pictures: str) -> Data:
     """Return the pictures, float32 # (n, side, side, 1), with their classes # (n,)"""
     if pictures == "fashion-mnist":
         return FashionMnist().data()
+    # Digits come flat, as 64 features.
     (x, y), (x_val, y_val) = (part := Digits().data()).train, part.validation
     return Data((x.reshape(-1, 8, 8, 1), y), (x_val.reshape(-1, 8, 8, 1), y_val))
