@@ -83,6 +83,7 @@ class Sender:
         """Tell whether a snapshot is due; if so, schedule the next one."""
         if self.given_up or time.monotonic() < self._next:
             return False
+        # A scheduler that answers slowly gets no queue of news: the next snapshot is newer anyway.
         if self._on_its_way is not None and not self._on_its_way.done():
             return False
         self._next = time.monotonic() + (WATCHED_S if self._is_watched else UNWATCHED_S)
@@ -117,12 +118,16 @@ class Sender:
 
     async def _send(self, pictures: Sequence[Picture]) -> None:
         try:
+            # The last news may be sent while earlier ones are under way, and must not be overtaken by them.
             async with self._one_at_a_time:
                 path = None
                 for picture in pictures:
                     path = await self._tell(picture)
                 if not pictures:
+                    # Nothing to tell, but the answer says whether somebody watches, and whether the scheduler is still
+                    # there.
                     path = (await self._ask())["path"]
+            # No path: the scheduler has no dashboard, and will not get one while it runs.
             self._failures, self.given_up = 0, path is None
         except Exception as error:  # noqa: BLE001 - an older scheduler, none, one without daskevo: no matter for who sends
             self._failures += 1
@@ -132,10 +137,12 @@ class Sender:
             logger.info("nothing was shown on the dashboard: %s: %s", type(error).__name__, error)
 
     async def _tell(self, picture: Picture) -> str | None:
+        # In a thread: this loop also carries the heartbeats of the Dask client, and a large study has much to tell.
         news, spent_s = await asyncio.to_thread(_made, picture, self._client.id)
         self._spend(spent_s)
         now = time.monotonic()
         before, at_s = self._sent.get(news.key, (None, 0.0))
+        # Unchanged news are not sent, but the question whether the page is watched is asked all the same.
         is_known = news == before and now - at_s < AGAIN_S
         answer = await self._ask(None if is_known else news)
         if news.is_over:
@@ -191,6 +198,8 @@ async def ask(
     message = None if news is None else news.to_json()
     operation = getattr(client.scheduler, HANDLERS[page])
     if not is_there:
+        # Only the first time: each registration pickles the plugin. One that is there already is kept, since it is
+        # idempotent.
         await asyncio.wait_for(client.register_plugin(DashboardPlugin()), ANSWER_S)
     reply = await asyncio.wait_for(operation(news=message), ANSWER_S)
     if reply is None:
@@ -241,5 +250,6 @@ def beside(link: str, path: str) -> str | None:
     'http://10.0.0.1:8787/cluster-1/daskevo/studies'
     """
     base, found, _ = link.rpartition("/status")
+    # A proxy's address may contain the dashboard's prefix already: it must not be there twice.
     prefix = path[: path.rindex("/daskevo/")]
     return (base.removesuffix(prefix) + path) if found else None

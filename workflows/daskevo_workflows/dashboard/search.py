@@ -135,6 +135,7 @@ class SearchShowing:
             left_s=progress.left_s,
             deadline_s=self._deadline_s(),
             population=len(members) or None,
+            # The scheduler refuses news with a number that is not finite.
             best=None if best is None or finite(best.quality) is None else _best(best),
             stored_bytes=storage.get("stored_bytes"),
             full_bytes=storage.get("full_copy_bytes"),
@@ -159,8 +160,10 @@ class SearchShowing:
         for task in tasks:
             by_place.setdefault(task.place, []).append(task)
         stuck = {str(trainer.name) for trainer in trainers.stuck.values()}
+        # By name, so that a row stays where it is from one snapshot to the next.
         for name in sorted({*trainers.present, *trainers.restarting}):
             there, here = trainers.present.get(name), by_place.get(name, [])
+            # The first that holds: what keeps a trainer from its work is said before what it works on.
             doing: Doing = (
                 "restarting"
                 if name in trainers.restarting or there is None
@@ -215,6 +218,7 @@ def said_of(task: RunningTask) -> str:
 def moment_of(task: RunningTask) -> float:
     """Return the time of its trainer's last message, by this process's monotonic clock."""
     said = (task.chosen, task.ready, task.begun)
+    # The latest message first; before any there is only the time of submission.
     return next((moment for moment in said if moment is not None), task.submitted)
 
 

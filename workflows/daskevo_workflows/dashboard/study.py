@@ -43,7 +43,9 @@ class Showing:
     def _show(self, controller: Controller, present: Sequence[Watcher]) -> None:
         began_s = time.thread_time()
         try:
+            # By identity; studies are kept here, so that no other object gets the id of one that has ended.
             there = {id(study): study for study in present}
+            # A study that has left the controller has ended: its last picture says so, once.
             gone = [study for number, study in self._studies.items() if number not in there]
             self._studies = there
             pictures = [study.picture(controller.scheduler, is_over=True) for study in gone]

@@ -42,6 +42,7 @@ def write_report(run: str | Path, *others: str | Path, output: str | Path | None
         If the runs have different objectives, one of several is a study, or matplotlib is not installed.
     """
     try:
+        # Imported here, and tried: matplotlib comes with an extra, and the command line must start without it.
         from daskevo_workflows.reports.page import render
         from daskevo_workflows.reports.study_page import render_study
     except ImportError as error:
@@ -53,6 +54,7 @@ def write_report(run: str | Path, *others: str | Path, output: str | Path | None
 
     folders = each_once([Path(folder) for folder in (run, *others)])
     if output is None:
+        # Each comparison has a file of its own, so that the report of the run alone stays.
         names = "".join(f"-with-{folder.resolve().name}" for folder in folders[1:2])
         rest = f"-and-{len(folders) - 2}-more" if len(folders) > 2 else ""
         output = folders[0] / f"report{names}{rest}.html"
@@ -61,6 +63,7 @@ def write_report(run: str | Path, *others: str | Path, output: str | Path | None
             raise InvalidInput("a study can't be shown beside another run: make a report of each")
         page = render_study(read_study(folders[0]), version=version("daskevo"))
     else:
+        # The labels come last: they say what tells these runs apart, which only all of them together show.
         runs = labelled([_with_retired(read_run(one), one) for one in folders])
         page = render(runs, version=version("daskevo"))
     return write_file(Path(output), page)
@@ -70,6 +73,7 @@ def _with_retired(run: RunSeries, folder: Path) -> RunSeries:
     from daskevo_workflows.reports.tables import shown_models
     from daskevo_workflows.results.model_status import GONE, look_up
 
+    # The report is of the record alone; only whether weights are still there has to be asked of the repository.
     states = look_up(folder, map(ModelId, shown_models(run)))
     return replace(run, retired=frozenset(name for name, state in states.items() if state in GONE))
 

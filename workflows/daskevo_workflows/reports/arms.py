@@ -45,6 +45,7 @@ class Arm:
     @property
     def typical(self) -> RunSeries:
         """The run with the median running time, labelled like the arm; shown where one run has to represent all."""
+        # The lower one of the two in the middle: there has to be a run with this time, not a mean of two.
         ordered = sorted(self.runs, key=lambda run: run.runtime_s)
         return replace(ordered[(len(ordered) - 1) // 2], label=self.label)
 
@@ -113,6 +114,7 @@ def _grouped(runs: Sequence[RunSeries]) -> list[Arm]:
     scales: list[int] = []
     for run in runs:
         count = trainers(run)
+        # Compared with scales seen before: runs of 19 and 20 trainers share an arm, and which comes first names it.
         scale = next((known for known in scales if max(known, count) <= SAME_SCALE * min(known, count)), count)
         scales.append(scale)
         groups.setdefault((_key(run), scale), []).append(run)
@@ -120,11 +122,13 @@ def _grouped(runs: Sequence[RunSeries]) -> list[Arm]:
     for (key, _), group in groups.items():
         firsts.setdefault(key, group[0])
     policies = dict(zip(firsts, policy_names(list(firsts.values())), strict=True))
+    # The number of trainers is named only where it tells arms apart.
     several = len({scale for _, scale in groups}) > 1
     arms = [
         Arm(policies[key] + (f", {say_count(scale, 'trainer')}" if several else ""), policies[key], scale, tuple(group))
         for (key, scale), group in groups.items()
     ]
+    # Words are cut to a length, so that different arms may end with the same ones.
     labels = numbered([arm.label for arm in arms])
     return [replace(arm, label=label) for arm, label in zip(arms, labels, strict=True)]
 
@@ -144,6 +148,7 @@ def check_comparable(runs: Sequence[RunSeries]) -> None:
 def trainers(run: RunSeries) -> int:
     """Return the maximum number of trainers that evaluated at the same time."""
     spans = [(e.started_s, e.ended_s) for e in run.evaluations if e.started_s is not None and e.ended_s is not None]
+    # A span without length would count as one more at a moment at which nothing ran.
     begins = sorted((start, 1) for start, end in spans if end > start)
     ends = sorted((end, -1) for start, end in spans if end > start)
     most = now = 0
@@ -167,6 +172,8 @@ def spread(figures: Iterable[float | None]) -> Spread | None:
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
+    # Runs that never got there count as later than all that did. Left out, an arm of which most runs fail would look
+    # fast.
     padded = [*known, *[math.inf] * (len(values) - len(known))]
     middle = median(padded)
     assert middle is not None
@@ -197,14 +204,17 @@ def over_time(curves: Sequence[Sequence[tuple[float, float]]], until: float, mos
     """
     begun = [curve for curve in curves if curve]
     moments = sorted({at for curve in begun for at, _ in curve if at <= until} | {until})
+    # More moments than a figure has pixels would only make its file larger.
     every = max(1, math.ceil(len(moments) / most))
     places = [-1] * len(begun)
     found: list[Moment] = []
+    # The last moment always, so that all curves end at the same place.
     for at in [*moments[:-1][::every], moments[-1]]:
         for i, curve in enumerate(begun):
             while places[i] + 1 < len(curve) and curve[places[i] + 1][0] <= at:
                 places[i] += 1
         values = [curve[place][1] for curve, place in zip(begun, places, strict=True) if place >= 0]
+        # Before that the middle would be that of the fastest runs.
         if values and 2 * len(values) >= len(begun):
             middle = median(values)
             assert middle is not None
@@ -228,6 +238,7 @@ def targets_of(arms: Sequence[Arm], most: int = 5) -> list[float]:
     known = [each for each in ranks if each]
     if not known:
         return []
+    # What the worst arm often reaches: an easier target would be reached at once, and tell nothing.
     low = min(quantile(each, 0.75) or 0.0 for each in known)
     high = max(max(each) for each in known)
     return [rank(target) for target in round_figures(low, high, most)]
@@ -244,6 +255,7 @@ def round_figures(low: float, high: float, most: int) -> list[float]:
     if not high > low:
         return [high]
     exponent = math.floor(math.log10((high - low) / most))
+    # The finest of the round steps that gives no more than `most` targets.
     for digits in (10, 20, 25, 50, 100):
         step = digits * 10.0 ** (exponent - 1)
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -270,5 +282,6 @@ def say_range(arms: Sequence[Arm], what: str) -> str:
 
 
 def _key(run: RunSeries) -> str:
+    # The identity holds all that was asked for: what differs in anything but the seed is another arm.
     parts = {name: part for name, part in run.identity.items() if name != "seed"}
     return json.dumps([run.arm or run.label, parts], sort_keys=True)

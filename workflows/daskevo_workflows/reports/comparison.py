@@ -29,6 +29,7 @@ def comparison(arms: Sequence[Arm]) -> ReportTable | None:
     """
     if len(arms) < 2:
         return None
+    # The one that inherited least is what transfer has to beat, as in section 5 of paper 000.
     baseline = min(arms, key=lambda arm: sum(len(run.transferred) for run in arm.runs) / len(arm.runs))
     name = plain(baseline.label, 60)
     target, top = _worst(baseline, high_quality), _worst(baseline, _best)
@@ -49,6 +50,7 @@ def comparison(arms: Sequence[Arm]) -> ReportTable | None:
     ]
     for words, goal in ((f"{name}'s high quality{which}", target), (f"{name}'s best{which}", top)):
         said = f"{words} ({say_quality(goal)})"
+        # Both, because seconds also depend on how fast the machine was.
         rows.append(_row(arms, f"evaluations to {said}", _reach(goal, 0), _say_count, never=True))
         rows.append(_row(arms, f"time to {said}", _reach(goal, 1), say_seconds, never=True))
     rows += [
@@ -123,11 +125,13 @@ def _row(
     """
     found = [spread(figure(run) for run in arm.runs) for arm in arms]
     words = [_say(one, say, never=never) for one in found]
+    # Equal decimals in a row, so that they can be compared at a glance; ranges have decimals of their own.
     if say is say_quality and all(one is not None and one.runs == 1 for one in found):
         words = say_qualities([one.middle for one in found if one is not None])
     if len(arms) != 2:
         return name, *words
     middles = [_middle(one, never=never) for one in found]
+    # A ratio of qualities says nothing: of 0.98 and 0.99 it hides that half of the errors are gone.
     quotient = ratio(middles[1], middles[0]) if ratios and None not in middles else None
     said = "" if quotient is None else f"{quotient:.2f}" if quotient < 10 else f"{quotient:.0f}"
     return name, *words, said
@@ -136,6 +140,7 @@ def _row(
 def _middle(found: Spread | None, *, never: bool) -> float | None:
     if found is None or (never and not math.isfinite(found.middle)):
         return None
+    # Most runs lack the figure, and here that doesn't mean never: the highest known is nearest to a median.
     return found.middle if math.isfinite(found.middle) else found.high
 
 
@@ -147,6 +152,7 @@ def _say(found: Spread | None, say: Callable[[float], str], *, never: bool) -> s
         return "never" if found is None else f"in {found.reached} of {found.runs} runs only"
     if found.runs == 1:
         return say(middle)
+    # A range from a number to itself is none.
     if found.low == found.high and found.reached == found.runs:
         return say(middle)
     missing = f", {found.reached} of {found.runs} runs" if never and found.reached < found.runs else ""

@@ -43,11 +43,13 @@ def differences(identities: Sequence[Mapping[str, JSON]]) -> list[str]:
     names = [
         name
         for name in dict.fromkeys(name for one in settings for name in one)
+        # Arms differ by more than their seed, which is the one setting that all of their runs differ by.
         if name != ("seed",)
         and len(set(values := [one.get(name, "none") for one in settings])) > 1
         and max(map(len, values)) <= LONGEST
     ][:MOST_SAID]
     words = [plain(", ".join(f"{_word(name)} {one.get(name, 'none')}" for name in names), 80) for one in settings]
+    # Two of the settings may not tell all runs apart; then none is said, and the runs' names are used.
     return words if len(set(words)) == len(words) else []
 
 

@@ -54,6 +54,7 @@ def write_all(
     """
     if strange := [word for word in formats if word not in UNSAID]:
         raise InvalidInput(f"figures can't be written as {strange[0]!r:.40}; there are {', '.join(UNSAID)}")
+    # All figures are drawn before the first is written: what can't be drawn leaves no half of them behind.
     found: dict[str, bytes] = {}
     captions = ["# Figures of " + "; ".join(_say_arm(arm) for arm in arms)]
     with d.settings(COLUMN.font):
@@ -75,12 +76,13 @@ def saved(drawing: Drawing, form: str) -> bytes:
     """Return a drawing as a file's bytes, always identical, black on white."""
     settle(drawing.figure)
     buffer = io.BytesIO()
-    title = {"Title": drawing.title} if form != "png" else {"Title": plain(drawing.title)}
     # Text as outlines, so that a figure looks the same with any fonts.
+    # The salt makes ids of clip paths and hatches the same each time: they are random otherwise. 42: TrueType in PDF,
+    # as publishers ask for; matplotlib's own type 3 is refused by some.
     settings = {"svg.hashsalt": drawing.name, "svg.fonttype": "path", "pdf.fonttype": 42}
     with warnings.catch_warnings(), matplotlib.rc_context(settings):
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        metadata = {**UNSAID[form], **title}
+        metadata = {**UNSAID[form], "Title": drawing.title}
         drawing.figure.savefig(buffer, format=form, metadata=metadata, dpi=PNG_DPI, facecolor="white")
     return buffer.getvalue()
 
@@ -89,10 +91,12 @@ def settle(figure: Figure) -> None:
     """Fix layout and ticks once for all formats, because each would measure text differently."""
     if figure.get_layout_engine() is None:
         return
+    # At the resolution of PNG, the only format with pixels: text that is measured at another one gets other sizes.
     figure.set_dpi(PNG_DPI)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         figure.draw_without_rendering()
+    # What was laid out stays; each `savefig` would lay it out again with its own measures.
     figure.set_layout_engine("none")
     for panel in figure.axes:
         for axis in (panel.xaxis, panel.yaxis):

@@ -23,6 +23,7 @@ def render(runs: Sequence[RunSeries], *, version: str) -> str:
     InvalidInput
         If there is no run, objectives differ (they can't share an axis), or there are more than six arms.
     """
+    # Of two runs somebody wants to see both, also if they are of one arm.
     arms = each_an_arm(runs) if len(runs) <= 2 else arms_of(runs)
     page = filled(
         "page.html.j2",

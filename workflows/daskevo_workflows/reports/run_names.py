@@ -29,6 +29,7 @@ def policy_names(firsts: Sequence[RunSeries]) -> list[str]:
         )
         for run in firsts
     ]
+    # Strategies are named only where something else than seed and policy differs: mostly nothing does.
     if len(set(rest)) > 1:
         named = [run.facts.get("strategy", "").split(",")[0].removeprefix("name = ") for run in firsts]
         strategies = [plain(name, 40) for name in named]

@@ -31,6 +31,7 @@ def read_run(folder: Path) -> RunSeries:
     CorruptRecord
         If a row of a record is not what was written.
     """
+    # All of one moment: the run may be going on, and a report without its request could not be placed.
     with RunView(folder) as view, view.still():
         recorded = Recorded.of(view)
     return series_of(recorded)
@@ -45,6 +46,7 @@ def series_of(recorded: Recorded) -> RunSeries:
     chosen = Chosen(identity.get("space"))
     by_number = {request.number: request for request in requests}
     skews = _skews(reports, times)
+    # Units of other kinds, such as the query of a batch, serve several requests and say nothing of one evaluation.
     places = {unit.numbers[0]: unit for unit in recorded.units if unit.kind == "evaluate" and unit.numbers}
     rows = [
         _evaluation(
@@ -65,6 +67,7 @@ def series_of(recorded: Recorded) -> RunSeries:
         run_id=recorded.info.id,
         objective=goals[0],
         others=goals[1:],
+        # By end and not by number: running bests and moving means follow the order in which results came.
         evaluations=tuple(sorted(rows, key=lambda row: (row.ended_s or 0.0, row.number))),
         storage=tuple(_samples(recorded.of_kind(STORAGE), clock)),
         happenings=tuple(happenings_of(recorded.events, clock, (STORAGE, SESSION, LOAD))),
@@ -91,12 +94,14 @@ class RunningTime:
         before = 0.0
         for session in sessions:
             self._spans.append((session.opened, session.last, before))
+            # A clock that was set back between two writes must not take running time away.
             before += max(0.0, session.last - session.opened)
 
     def at(self, moment: float) -> float:
         """Return the running time at `moment`, in seconds since the first session was opened."""
         for (opened, last, before), (following, _, _) in pairwise([*self._spans, (float("inf"), 0.0, 0.0)]):
             if moment < following:
+                # Between two sessions nothing runs: such a moment is the end of the earlier one.
                 return before + min(max(0.0, moment - opened), max(0.0, last - opened))
         return 0.0
 
@@ -119,6 +124,7 @@ def _evaluation(
         started, ended = report.started + skew, report.ended + skew
     else:  # it ended without a word from its trainer
         ended = reported
+        # The nearest that is known of its beginning: when Dask gave it to a worker, or when it was submitted.
         started = None if unit is None else unit.started or unit.submitted
     failure, transfer = report.failure, report.transfer
     return EvaluationRow(
@@ -137,6 +143,7 @@ def _evaluation(
         ancestor=report.ancestor,
         prefix=report.prefix,
         vertices=report.vertices,
+        # A failed evaluation may have frozen layers, but left no model whose share could count.
         frozen_share=report.frozen_share if report.status == "finished" else None,
         parameters=report.parameters or None,
         own_bytes=report.own_bytes if report.full_bytes else None,
@@ -153,7 +160,10 @@ def _skews(reports: Sequence[Report], times: Mapping[int, float]) -> dict[str | 
     skews: dict[str | None, float] = {}
     for report in reports:
         reported = times.get(report.number)
+        # The times of a duplicate are those of the evaluation that it repeats.
         if report.status != "duplicate" and report.ended is not None and reported is not None:
+            # The fastest report is the best measure: it contains the least delay of the network and of a busy
+            # scheduler.
             late = reported - report.ended
             skews[report.worker] = min(late, skews.get(report.worker, late))
     return skews
@@ -181,6 +191,7 @@ def _samples(events: Sequence[Event], clock: RunningTime) -> list[StorageSample]
                     int(facts["live_models"]),
                 )
             )
+        # Somebody may have edited the record; a report of wrong figures would be worse than none.
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecord(f"expected what the repository holds, found the event {event.facts!r:.120}") from error
     return samples
@@ -230,6 +241,8 @@ def state_of(sessions: Sequence[SessionRow], stops: Sequence[Event], pending: in
     said = stops[-1].message if stops else ended
     if said == "KeyboardInterrupt":  # so said records of earlier versions
         said = ended
+    # The message of the event says more than the word for the end of the session; one of them is enough where it holds
+    # the other.
     words = said if ended == "finished" or ended in said else f"{ended}: {said}"
     return f"{words}; {say_count(pending, noun)} to be taken up again" if pending else words
 
@@ -252,6 +265,7 @@ def facts_of(info: RunInfo, space: Space | None, sessions: Sequence[SessionRow])
             facts["space"] = f"{value['name']}: choices that depend on each other"
         elif name == "problem" and isinstance(value, dict) and "name" in value:
             facts["problem"] = str(value["name"])
+            # Digests of the problem's parts are for machines that compare; they would fill the table.
             if rest := {key: part for key, part in value.items() if key not in ("name", "parts", "made")}:
                 facts["problem's settings"] = say_json(rest)
         else:

@@ -87,6 +87,7 @@ class EvaluationRow:
     @property
     def cost_s(self) -> float:
         """Seconds on the trainer, without those that its process spends once on preparation."""
+        # It falls on whatever a process evaluates first, mostly from scratch, and would count against that arm only.
         return self.total_s - self.seconds.get("prepare", 0.0)
 
 
@@ -192,6 +193,7 @@ class RunSeries:
     def best(self, k: int) -> list[EvaluationRow]:
         """Return the `k` best evaluations, best first, ties by the earlier one."""
         ranked = [e for e in self.finished if e.quality is not None]
+        # Sorting is stable, and evaluations are in the order of their ends: the earlier one of equals stays first.
         return sorted(ranked, key=lambda e: -self.objective.rank(e.quality or 0.0))[:k]
 
     @cached_property
@@ -240,6 +242,7 @@ class RunSeries:
 
 def mean(values: Sequence[float]) -> float | None:
     """Return the mean, or None of nothing."""
+    # `fsum` is exact: a mean doesn't depend on the order of reports.
     return math.fsum(values) / len(values) if values else None
 
 
@@ -289,6 +292,7 @@ def moving_mean(values: Sequence[float], window: int) -> list[float]:
     [1.0, 2.0, 4.0]
     """
     return [
+        # Added anew for each place: a running sum would carry its rounding errors along.
         math.fsum(values[max(0, i + 1 - window) : i + 1]) / len(values[max(0, i + 1 - window) : i + 1])
         for i in range(len(values))
     ]
@@ -300,6 +304,7 @@ def first_reaching(run: RunSeries, target: float) -> tuple[int, float] | None:
     Paper 000 compares searches by the time to the baseline's high quality (section 5).
     """
     for count, evaluation in enumerate(run.scored, start=1):
+        # Ranks are larger for better ones, whichever direction the objective has.
         if run.objective.rank(evaluation.quality or 0.0) >= run.objective.rank(target):
             return count, evaluation.ended_s or 0.0
     return None
@@ -314,6 +319,7 @@ def high_quality(run: RunSeries, share: float = 0.9) -> float | None:
 def late(run: RunSeries) -> list[EvaluationRow]:
     """Return the last quarter of the finished evaluations, where prefixes are longest."""
     finished = run.finished
+    # Rounded up, so that one evaluation is a quarter, too.
     return finished[len(finished) - math.ceil(len(finished) / 4) :]
 
 
@@ -326,7 +332,9 @@ def phase_means(evaluations: Sequence[EvaluationRow]) -> dict[str, float]:
     """Return phase -> mean seconds, known phases first and in their order."""
     timed = [e for e in evaluations if e.seconds]
     names = {phase for e in timed for phase in e.seconds}
+    # Records of other versions may have further phases: they are shown, too.
     order = [phase for phase in PHASES if phase in names] + sorted(names.difference(PHASES))
+    # Over all of them, also those without the phase: the means add up to the mean of the whole.
     return {phase: math.fsum(e.seconds.get(phase, 0.0) for e in timed) / len(timed) for phase in order}
 
 

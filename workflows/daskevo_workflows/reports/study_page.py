@@ -112,6 +112,7 @@ def _best(place: int, trial: BestTrial, study: StudySeries) -> dict[str, Any]:
 def _sequence(name: str, sequence: StepSequence, steps: int) -> dict[str, str]:
     values = sequence.values(0, steps)
     first, last = values[0], values[-1]
+    # All values of all steps, not the first and the last: a schedule may come back to where it began.
     is_constant = bool((values == first).all())
     return {
         "name": plain(name, 40),
@@ -124,7 +125,9 @@ def _sequence(name: str, sequence: StepSequence, steps: int) -> dict[str, str]:
 def _spark(values: np.ndarray, title: str) -> str:
     """Return a drawing of a word's size, of at most so many evenly spaced steps; a value holds until the next one."""
     low, high, steps = values.min(), values.max(), len(values)
+    # A drawing of 120 units can't show more points; a schedule of a million steps would be megabytes.
     places = np.linspace(0, steps - 1, min(steps, SPARK_POINTS)).astype(int)
+    # 3 units above and below, so that the line's width is not cut off.
     heights = 3 + (high - values[places]) * (SPARK_HEIGHT - 6) / (high - low)
     path = step_path(list(zip(SPARK_WIDTH * places / steps, heights, strict=True)), SPARK_WIDTH)
     line = shape("path", d=path, style="fill: none; stroke: var(--blue); stroke-width: 1.6")

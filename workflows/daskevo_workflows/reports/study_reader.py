@@ -94,6 +94,7 @@ def read_study(folder: Path) -> StudySeries:
     CorruptRecord
         If a row of its record is not what was written.
     """
+    # All of one moment: the study may be running, and a report would otherwise name trials whose requests it lacks.
     with RunView(folder) as view, view.still():
         info, sessions, events = view.info, view.sessions(), view.events()
         stops = [event for event in events if event.kind == STOPPED]
@@ -135,6 +136,7 @@ def _trained(requests: Sequence[Request], reports: Sequence[Report], events: Seq
     found = {report.number: report for report in reports}
     trained: list[_Trained] = []
     for request in requests:
+        # A process that was killed right after it had recorded the request left no word of its trial.
         if request.number not in said:
             continue
         match said[request.number].facts:
@@ -165,8 +167,11 @@ def _best(
             continue
         key = one.trajectory.key(report.step)
         if (before := states.get(key)) is not None:
+            # Trials with equal configurations up to a step share its state, and so its quality: one row names all of
+            # them.
             names = tuple(dict.fromkeys((*before.trials, one.trial)))
             states[key] = replace(before, trials=names)
+        # The loop goes on all the same: later trials may share a state that is shown.
         elif len(states) < BEST_SHOWN:
             trained_with = one.trajectory.configuration
             states[key] = BestTrial(key, (one.trial,), trained_with, report.step, report.quality, report.metrics)
@@ -196,12 +201,14 @@ def _tree(
     plan = SearchPlan()
     asked = []
     for one in trained:
+        # Also what has no answer yet: the tree shows what is still to be trained.
         plan.locate(one.trajectory, one.step)
         is_best = best is not None and one.step == best.step and one.trajectory.key(one.step) == best.key
         quality = None if one.report is None else one.report.quality
         asked.append(Asked(one.trial, one.trajectory, one.step, came_of(one.report), quality, is_best))
     reached, works = _said(events)
     states = _States(plan)
+    # A closed or killed study trains nothing, whatever its last events say.
     running = {state: who for (stop, key), who in works.items() if is_open and (state := states.find(stop, key))}
     known = [state for stop, key in reached if (state := states.find(stop, key)) is not None]
     return progress_tree(plan, asked, reached=known, running=running)
@@ -216,6 +223,7 @@ def _said(events: Iterable[Event]) -> tuple[list[tuple[int, JSON]], dict[tuple[i
         if event.kind == STAGE:
             reached.append((facts["stop"], facts.get("state")))
         elif event.kind == SESSION:
+            # Work of an earlier session ended with it: its process can't have said so when it was killed.
             works.clear()
         elif event.kind == WORK:
             works[facts["work"]] = ((facts["stop"], facts["state"]), str(facts["trainer"]))
@@ -234,6 +242,7 @@ class _States:
     def find(self, step: int, key: JSON) -> State | None:
         if step not in self._by_key:
             states = [State(node.number, step) for node in self._plan.nodes if node.start < step]
+            # Computed once for a step: a key is a digest of the whole trajectory up to there.
             self._by_key[step] = {self._plan.key(state): state for state in states}
         return self._by_key[step].get(key)
 

@@ -81,6 +81,7 @@ def to_svg(figure: Figure, *, name: str, title: str, description: str) -> str:
     name:
         Prefix of every id in the element (letters, digits, ``-``), so that several figures can share a page.
     """
+    # Its own canvas and no pyplot: pyplot keeps every figure that is made, and may look for a display.
     FigureCanvasSVG(figure)
     buffer = io.StringIO()
     with warnings.catch_warnings():
@@ -89,14 +90,17 @@ def to_svg(figure: Figure, *, name: str, title: str, description: str) -> str:
         with matplotlib.rc_context({"svg.hashsalt": name}):
             figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, dpi=150)
     text = buffer.getvalue()
+    # What comes before is a declaration of XML, which HTML doesn't have.
     text = text[text.index("<svg") :]
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # Ids of all figures of a page share one space: without a prefix a clip path would be found in another figure.
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", text)
     # The ground of a hatch has its colour as an attribute, where a variable would not be understood.
     text = re.sub(r' fill="(#[0-9a-f]{6})"', r' style="fill: \1"', text)
     text = re.sub(r"((?:fill|stroke): ?)(#[0-9a-f]{6})", _variable, text)
+    # Without a size of its own, a drawing takes the width of the page and keeps its shape.
     text = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1)
     opening, rest = text.split(">", 1)
@@ -108,4 +112,5 @@ def to_svg(figure: Figure, *, name: str, title: str, description: str) -> str:
 
 def _variable(match: re.Match[str]) -> str:
     name = _NAMES.get(match[2])
+    # The colour itself stays as the second choice, for a drawing that is copied out of the page.
     return f"{match[1]}var(--{name}, {match[2]})" if name else match[0]

@@ -138,6 +138,7 @@ def front_models(run: RunSeries) -> ReportTable | None:
         return None
     goals = [plain(f"{goal.metric} ({goal.direction})", 60) for goal in (run.objective, *run.others)]
     heads = ("", "model", *goals, "evaluation", "frozen", "seconds", "choices")
+    # A front of thousands would be the longest part of the page; how many more there are is said below.
     shown = run.front[:FRONT_SHOWN]
     others = [say_qualities([e.metrics[goal.metric] for e in shown]) for goal in run.others]
     figures = zip(say_qualities([e.quality for e in shown]), *others, strict=True)
@@ -203,6 +204,7 @@ def transfers(run: RunSeries) -> ReportTable | None:
         ),
         tuple(
             (
+                # A tuple of one, because the template shortens ids of the run itself only in chains.
                 (plain(e.model_id, 100),),
                 (plain(e.ancestor, 100),),
                 f"{e.prefix} of {e.vertices}" if e.vertices else str(e.prefix),
@@ -231,6 +233,7 @@ def failure_reasons(what: str, failed: Iterable[tuple[str, str]]) -> ReportTable
     names: dict[str, list[str]] = {}
     for name, why in failed:
         names.setdefault(plain(why, 300) or "no reason recorded", []).append(name)
+    # Stable: of reasons that are equally frequent the first one comes first.
     groups = sorted(names.items(), key=lambda group: -len(group[1]))
     rows = [(str(len(who)), why, plain(", ".join(who), 200)) for why, who in groups[:REASONS_SHOWN]]
     if rest := groups[REASONS_SHOWN:]:
@@ -312,6 +315,7 @@ def _chain(run: RunSeries, evaluation: EvaluationRow) -> str | tuple[str, ...]:
     chain = run.lineage(evaluation.model_id)[1:]
     if not chain:
         return "none: from scratch"
+    # Both ends say most: whom it inherited from directly, and the root of its lineage.
     shown = chain if len(chain) <= 6 else [*chain[:4], f"… {len(chain) - 5} more …", chain[-1]]
     return tuple(plain(model_id, 100) for model_id in shown)
 

@@ -24,6 +24,7 @@ def each_once(folders: Sequence[Path]) -> list[Path]:
     kept: dict[str, Path] = {}
     for place, folder in enumerate(folders):
         info = read_info(folder)
+        # A name that no run's id can be: whoever reads the folder next says what is wrong with it.
         name = f"no run, {place}" if info is None else info.id
         if name not in kept:
             kept[name] = folder

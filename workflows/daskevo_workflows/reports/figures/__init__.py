@@ -34,7 +34,9 @@ def all_figures(arms: Sequence[Arm]) -> list[Drawing]:
     """Return a page's figures, in order, that these arms have data for; of several runs of an arm, the typical one."""
     runs = [arm.typical for arm in arms]
     with d.settings(PAGE.font):
+        # In matplotlib's settings for pages; each drawing opens them again when it is written.
         found = [front(runs)]
+        # Arms and their medians say nothing of one run: it has simpler figures.
         if len(arms) == 1 and len(arms[0].runs) == 1:
             found += [quality_over_time(runs[0]), tasks(runs, PAGE)]
         else:

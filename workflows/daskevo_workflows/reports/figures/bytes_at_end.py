@@ -43,8 +43,10 @@ def bytes_at_end(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
         _draw(panel, [found[arm.label, i] for i in range(len(KINDS))], scale, sheet)
         if len(arms) > 1:
             panel.set_xlabel(wrapped(arm.label, (sheet.width_in - 0.6) / columns, sheet.font))
+    # Empty places of the last row.
     for panel in panels[len(arms) :]:
         panel.remove()
+    # Bars of the panels have no labels: each of them would be an entry.
     legend_bar(panels[0], "full copies", d.ORANGE, "////")
     legend_bar(panels[0], "stored (only what changed)", d.BLUE)
     panels[0].set_ylim(0, 1.15 * max(one.high for one in known) / scale)  # shared by all
@@ -71,8 +73,10 @@ def _draw(panel: Any, amounts: Sequence[Spread | None], scale: float, sheet: She
         panel.bar([at], [amount.middle / scale], 0.38, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0.5)
         if amount.runs > 1:
             panel.vlines(at, amount.low / scale, amount.high / scale, color=d.INK, lw=1.0)
+        # In KINDS the full copies come before what is stored of the same models.
         full = amounts[i - 1] if stored else None
         if full is not None and amount.middle:
+            # The ratio of two medians, and not the median of ratios: it is of the bars that are seen.
             say_above(panel, say_times(full.middle / amount.middle), at, amount.high / scale, 0.8 * sheet.font)
     panel.set_xticks([0, 1], [kind.replace(" ", "\n") for kind, stored, _ in KINDS if stored])
     panel.set_xlim(-0.6, 1.6)

@@ -40,6 +40,7 @@ def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
         return None
     scale, unit = byte_unit(max(count for curve in drawn for _, count in curve.points))
     time_scale, time_name = time_unit(max(at for curve in drawn for at, _ in curve.points))
+    # By their ends: curves begin near 0, where any two of them differ by a large factor.
     ends = [curve.points[-1][1] for curve in drawn if curve.points[-1][1] > 0]
     logarithmic = bool(ends) and max(ends) > LOGARITHMIC_FROM * min(ends)
     figure, panels = panels_of(runs, height_in=3.4, shared=True)
@@ -53,11 +54,13 @@ def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
                 ls=curve.line,
                 lw=curve.width,
                 label=curve.name,
+                # A step of one point has no length.
                 marker="o" if len(curve.points) == 1 else None,
             )
         if logarithmic:
             d.logarithmic(panel.yaxis)
         else:
+            # A logarithmic axis has no 0.
             panel.set_ylim(bottom=0)
         panel.set_xlabel(f"running time ({time_name})")
         title_panel(panel, run, runs)

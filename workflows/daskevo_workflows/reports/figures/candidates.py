@@ -34,6 +34,7 @@ def candidates(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
         return None
     objective = arms[0].runs[0].objective
     scale, unit = time_unit(max(e.ended_s or 0.0 for e in scored))
+    # The axes have 0.28 of the width; the rest is for labels and legend, whose text does not shrink with it.
     figure = Figure(figsize=(sheet.width_in, 0.28 * sheet.width_in + 1.75), layout="constrained")
     panel = figure.subplots()
     for arm, (colour, line, mark) in zip(arms, RUN_COLOURS, strict=False):
@@ -47,6 +48,7 @@ def candidates(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
             if len(arm.runs) > 1:
                 low, high = [moment.low for moment in moments], [moment.high for moment in moments]
                 panel.fill_between(times, low, high, step="post", color=colour, alpha=0.18, lw=0)
+        # One entry of the legend for marks and lines of an arm: each by itself would make three.
         panel.plot([], [], color=colour, ls=line, lw=1.8, marker=mark, ms=3.5, label=arm.label)
     panel.plot([], [], color=d.INK, lw=1.8, label=f"mean of the last {WINDOW}")
     panel.plot([], [], color=d.INK, lw=0.9, label="best so far")
@@ -54,6 +56,7 @@ def candidates(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
     metric = plain(objective.metric, 60)
     direction = f"({'larger' if objective.direction == 'max' else 'smaller'} is better)"
     height_in = 0.28 * sheet.width_in + 0.45
+    # In a column the label takes two lines, because one would be longer than the axis.
     both = f"{wrapped(metric, height_in, sheet.font)}{' ' if sheet.width_in >= PAGE.width_in else chr(10)}{direction}"
     panel.set_ylabel(both if len(metric) < 36 else wrapped(metric, height_in, sheet.font))
     limit_to_most(panel, [e.quality or 0.0 for e in scored])
@@ -77,12 +80,14 @@ def lines(arm: Arm, make: Callable[[list[float]], list[float]]) -> list[Moment]:
     """Return a curve of each run in one, until the run of median length has ended."""
     curves = [curve_of(run, make) for run in arm.runs]
     until = median([curve[-1][0] for curve in curves if curve])
+    # Further on most runs have ended, and a median would only be of the values that they ended with.
     return [] if until is None else over_time(curves, until)
 
 
 def _draw_marks(panel: Any, arm: Arm, scale: float, colour: str, mark: str, *, many: bool) -> None:
     times = [(e.ended_s or 0.0) / scale for run in arm.runs for e in run.scored]
     qualities = [e.quality for run in arm.runs for e in run.scored]
+    # Smaller and paler where they are many and lie on each other.
     size, alpha = (3.0, 0.45) if len(times) < 150 else (2.0, 0.3)
     panel.plot(times, qualities, mark, ms=size, mew=0, color=colour, alpha=alpha, rasterized=many)
 

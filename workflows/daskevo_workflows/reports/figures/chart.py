@@ -93,14 +93,17 @@ def panels_of(runs: Sequence[RunSeries], *, height_in: float, shared: bool = Fal
 def legend_below(figure: Figure, panels: Sequence[Any]) -> None:
     """Put one legend for all panels under the figure, where it hides no data."""
     font = matplotlib.rcParams["legend.fontsize"]
+    # 12 letters to an inch at 9 points; the exact width would need the figure drawn first.
     room = int(12 * figure.get_figwidth() * 9.0 / font)
     handles: dict[str, Any] = {}
     for panel in panels:
+        # The first handle of a label stands for all: panels of several runs have the same marks.
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault("\n".join(wrap(label, room - 6)), handle)
     # Bars are of arms; what a mark means beside them comes after.
     handles = dict(sorted(handles.items(), key=lambda one: not isinstance(one[1], BarContainer)))
     widest = max((len(line) for label in handles for line in label.split("\n")), default=0)
+    # 6 letters for the handle of an entry, and the gap to the next.
     columns = max(1, min(len(handles), room // (widest + 6)))
     lines = math.ceil(sum(label.count("\n") + 1 for label in handles) / columns)
     figure.set_figheight(figure.get_figheight() + max(0, lines - 2) * 1.5 * font / 72)  # what is drawn keeps its room
@@ -128,12 +131,14 @@ def say_above(panel: Any, words: str, at: float, height: float, font: float, abo
 
 def title_panel(panel: Any, run: RunSeries, runs: Sequence[RunSeries]) -> None:
     if len(runs) > 1:
+        # 0.8 in for the labels of the y axis, which no panel has; bold titles are a quarter wider.
         width_in = (panel.figure.get_figwidth() - 0.8) / panel.get_gridspec().ncols
         panel.set_title(wrapped(plain(run.label, 120), width_in, 1.25 * matplotlib.rcParams["axes.titlesize"]))
 
 
 def wrapped(words: str, width_in: float, font: float) -> str:
     """Break words into lines of so many inches, at a size in points, as far as they can be measured without drawing."""
+    # A letter is 0.58 of the font size wide on average; 8, so that a narrow panel doesn't break every word.
     return "\n".join(wrap(words, max(8, int(72 * width_in / (0.58 * font)))))
 
 
@@ -141,6 +146,7 @@ def from_zero(panels: Sequence[Any]) -> None:
     """Let time axes begin with the run and end after the longest one, so that they compare; when all is drawn."""
     end = max(panel.dataLim.x1 for panel in panels)
     for panel in panels:
+        # No data make the end minus infinity.
         panel.set_xlim(0, end * 1.03 if 0 < end < float("inf") else 1.0)
 
 
@@ -149,6 +155,7 @@ def limit_to_most(panel: Any, qualities: Sequence[float]) -> None:
     ordered = sorted(qualities)
     if len(ordered) < 20:
         return
+    # Without the worst and the best twentieth: what lies far outside the others' range may leave the panel.
     low, high = ordered[len(ordered) // 20], ordered[-1 - len(ordered) // 20]
     span = (high - low) or abs(high) or 1.0
     bottom, top = max(ordered[0], low - 1.5 * span), min(ordered[-1], high + 1.5 * span)

@@ -33,6 +33,7 @@ LOGARITHMIC_FROM = 20
 def front(runs: Sequence[RunSeries]) -> Drawing | None:
     """Draw the first objective over each of the further ones, all evaluations and those of the front."""
     others = runs[0].others
+    # Runs of other further objectives have no axis in common.
     if not others or any(run.others != others for run in runs) or not any(run.front for run in runs):
         return None
     shown = others[:PANELS]
@@ -67,6 +68,7 @@ def _draw(
         [e.quality for e in every],
         mark,
         ms=mark_size(len(every)),
+        # Of one run the front stands out by its colour; of several, colours tell runs apart.
         color=d.FAINT if len(runs) == 1 else colour,
         alpha=0.6 if len(runs) == 1 else 0.35,
         mew=0,

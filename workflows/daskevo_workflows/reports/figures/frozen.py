@@ -36,6 +36,7 @@ def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
     scale, unit = time_unit(max(e.ended_s or 0.0 for run in chosen for e in run.finished))
     figure, (panel,) = panels_of(chosen[:1], height_in=3.0)
     for run in chosen:
+        # By the place among all runs, so that a run has the same colour in every figure.
         colour, line, mark = RUN_COLOURS[list(runs).index(run) % len(RUN_COLOURS)]
         known = [e for e in run.finished if e.frozen_share is not None and e.ended_s is not None]
         times = [(e.ended_s or 0.0) / scale for e in known]
@@ -59,6 +60,7 @@ def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
             lw=2,
             label=f"mean of the last {WINDOW}{suffix_of(run, chosen)}",
         )
+    # A little beyond 0 and 1, where most marks lie and would be cut in half.
     panel.set_ylim(-0.03, 1.03)
     panel.yaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=" %"))
     panel.set_ylabel("frozen vertices (% of the model's)")

@@ -53,6 +53,7 @@ def tasks(runs: Sequence[RunSeries], sheet: Sheet) -> Drawing | None:
         numbered = narrow and max(map(len, names)) > 10
         ticks = range(0, len(names), every)
         panel.set_yticks(ticks, [str(i + 1) if numbered else plain(names[i], 24) for i in ticks])
+        # The first trainer on top.
         panel.set_ylim(len(names) - 0.4, -0.6)
         panel.grid(visible=False, axis="y")
         panel.set_ylabel("trainer")
@@ -83,11 +84,13 @@ def _draw(panel: Any, bars: Sequence[EvaluationRow], place: Mapping[str, int], s
                 (row - 0.38, 0.76),
                 facecolors=colour,
                 edgecolors=d.PAPER,
+                # The gap between bars would hide those that are narrower than it.
                 linewidth=0.5 if len(bars) < 400 else 0.1,
                 hatch=hatch,
                 rasterized=len(bars) >= d.RASTER_FROM,
             )
         if chosen:
+            # For the legend, outside what is seen: the patches of `broken_barh` are a collection for each trainer.
             panel.add_patch(Rectangle((0, -9), 0, 0, facecolor=colour, edgecolor=d.PAPER, hatch=hatch, label=kind))
 
 
@@ -110,4 +113,5 @@ def _busy(run: RunSeries, workers: int) -> float:
 
 def _natural(name: str) -> tuple[str, int]:
     head = name.rstrip("0123456789")
+    # trainer-2 before trainer-10.
     return head, int(name[len(head) :] or -1)

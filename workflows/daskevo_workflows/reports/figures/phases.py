@@ -47,6 +47,7 @@ def phases(runs: Sequence[RunSeries]) -> Drawing | None:
         for name, chosen in (
             ("from scratch", [e for e in run.finished if not e.transferred and e.seconds]),
             ("prefix inherited", [e for e in run.transferred if e.seconds]),
+            # Of fewer than 8 evaluations a quarter is one or two.
             ("the last quarter", [e for e in late(run) if e.seconds and len(run.finished) >= 8]),
         )
         if chosen
@@ -55,6 +56,7 @@ def phases(runs: Sequence[RunSeries]) -> Drawing | None:
         return None
     # What a process does once falls on whatever it evaluates first, mostly from scratch: no cost of that arm.
     means = [without(PREPARE, phase_means(chosen)) for _, chosen in groups]
+    # The order of phases over all evaluations: a group may lack some, and bars have to be stacked alike.
     names = list(without(PREPARE, phase_means([e for _, chosen in groups for e in chosen])))
     inks = [PHASE_INKS.get(phase, (d.FAINT, "++")) for phase in names]
     figure = Figure(figsize=(WIDTH_IN, 0.5 * len(groups) + 1.3), layout="constrained")
@@ -77,6 +79,7 @@ def phases(runs: Sequence[RunSeries]) -> Drawing | None:
     for i, total in enumerate(left):
         panel.text(total, i, f"  {say_seconds(total)}", va="center", fontsize=9)
     panel.set_yticks(range(len(groups)), [f"{name} ({len(chosen)})" for name, chosen in groups])
+    # The first group on top.
     panel.invert_yaxis()
     panel.set_xlim(0, max(left) * 1.12 or 1.0)
     panel.grid(visible=False, axis="y")

@@ -74,6 +74,7 @@ def quality_over_time(run: RunSeries) -> Drawing | None:
 def best_by_evaluations(arms: Sequence[Arm]) -> Drawing | None:
     """Draw the best so far over the number of evaluations, all arms in one panel: free of how fast machines were."""
     runs = [run for arm in arms for run in arm.runs]
+    # One arm by evaluations is the same curve as over time, stretched.
     if len(arms) < 2 or not any(run.scored for run in runs):
         return None
     figure, (panel,) = panels_of(runs[:1], height_in=3.0)

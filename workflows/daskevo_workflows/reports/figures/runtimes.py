@@ -37,6 +37,7 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
     figure = Figure(figsize=(sheet.width_in, 0.3 * sheet.width_in + 1.2), layout="constrained")
     panel = figure.subplots()
     width = 0.8 / len(policies)
+    # Bars compare only where the runs evaluated as many candidates: otherwise the numbers are written above.
     unequal = len({len(run.finished) for arm in shown for run in arm.runs}) > 1
     for arm in shown:
         place = policies.index(arm.policy)
@@ -44,9 +45,12 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
         assert total is not None
         at = scales.index(arm.trainers) + (place - (len(policies) - 1) / 2) * width
         top = total.middle / scale
+        # The share is of the trainers' time; the same share of the running time is what waiting for the repository
+        # cost.
         cut = top * (share.middle if share else 0.0)
         colour, hatch = RUN_COLOURS[place][0], HATCHES[place]
         is_first = arm is next(one for one in shown if one.policy == arm.policy)
+        # matplotlib leaves labels that begin with an underscore out of the legend.
         label = arm.policy if is_first else "_nolegend_"
         panel.bar([at], [top - cut], width * 0.9, color=colour, hatch=hatch, edgecolor=d.PAPER, lw=0.5, label=label)
         panel.bar([at], [cut], width * 0.9, bottom=[top - cut], color=d.INK, edgecolor=d.INK, lw=0.5)
@@ -59,6 +63,7 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
     legend_bar(panel, "with the repository", d.INK)
     panel.set_xticks(range(len(scales)), [str(count) for count in scales])
     panel.set_xlim(-0.6, len(scales) - 0.4)
+    # Room for two lines of words above the highest bar, or three.
     panel.set_ylim(0, (1.4 if unequal else 1.28) * max(total.high for total in totals.values() if total) / scale)
     panel.grid(visible=False, axis="x")
     panel.set_xlabel("trainers")

@@ -45,6 +45,7 @@ def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] |
     objective = arms[0].runs[0].objective
     figure = Figure(figsize=(sheet.width_in, 0.3 * sheet.width_in + 1.2), layout="constrained")
     panel = figure.subplots()
+    # 0.2 between the groups of two targets.
     width = 0.8 / len(arms)
     for place, (arm, (colour, _, _), hatch) in enumerate(zip(arms, RUN_COLOURS, HATCHES, strict=False)):
         for i, goal in enumerate(goals):
@@ -84,6 +85,7 @@ def _draw_bar(
     panel: Any, at: float, width: float, hit: Spread | None, scale: float, colour: str, hatch: str, *, font: float
 ) -> None:
     if hit is None or not math.isfinite(hit.middle):
+        # On the axis, where half of it would be cut off.
         panel.plot([at], [0], "*", color=colour, ms=0.8 * font, clip_on=False, zorder=5)
         if hit is not None:
             _say_how_many(panel, at, 0.0, hit, font, above=0.5 * font)
