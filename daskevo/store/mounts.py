@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,12 +17,13 @@ def file_system(path: Path) -> str:
     try:
         real = os.path.realpath(path)
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return ""
     found, kind = "", ""
     for line in lines:
         words, _, rest = line.partition(" - ")
-        point = words.split()[4].encode().decode("unicode_escape")
+        # The kernel writes blanks, tabs, line ends and backslashes as octal numbers, and all else as it is.
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words.split(" ")[4])
         # Of two file systems mounted at one point, the later one hides the other.
         if (real + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(found):
             found, kind = point, rest.split()[0]

@@ -14,6 +14,7 @@ TABLE = """22 1 8:1 / / rw - ext4 /dev/sda rw
 32 31 8:2 / /scratch/local\\040disk rw - xfs /dev/sdb rw
 33 22 0:41 / /scratch2 rw - nfs4 server:/ rw
 34 33 0:42 / /scratch2 rw - tmpfs tmpfs rw
+35 22 0:43 / /données rw - nfs4 server:/ rw
 """
 
 
@@ -26,6 +27,7 @@ TABLE = """22 1 8:1 / / rw - ext4 /dev/sda rw
         ("/scratch/local disk/evo", "xfs", True),
         ("/scratch2/evo", "tmpfs", True),
         ("/scratch3", "ext4", True),
+        ("/données/evo", "nfs4", False),
     ],
 )
 def test_the_innermost_mount_counts(path: str, kind: str, mapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
