@@ -78,7 +78,7 @@ class OfflineTransport:
 
     async def coordinator(self, method: str, *, timeout_s: float, **arguments: Any) -> Any:
         methods: dict[str, Callable[..., Any]] = {
-            "table": self._table,
+            "table": lambda: self.table().to_wire(),
             "over": self._over,
             "stats": self._stats,
         }
@@ -98,9 +98,6 @@ class OfflineTransport:
 
     def is_here(self, address: str) -> bool:
         return address == _HERE
-
-    def _table(self) -> JSON:
-        return self.table().to_wire()
 
     def table(self) -> ShardTable:
         """Return the shard table, with all shards but damaged ones in this process."""

@@ -17,7 +17,6 @@ any other record that doesn't fit                           skipped; the model m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from daskevo.errors import CorruptRecord
 from daskevo.protocol.model_record import ModelRecord
@@ -37,10 +36,8 @@ from daskevo.protocol.records import (
     Unreadable,
 )
 from daskevo.protocol.references import Segment, mask_of
+from daskevo.protocol.state import Model, ShardState
 from daskevo.types import Attempt, ModelId
-
-if TYPE_CHECKING:
-    from daskevo.protocol.state import ShardState
 
 
 class JournalReplay:
@@ -148,8 +145,6 @@ class JournalReplay:
 
     def _salvage(self, model_id: ModelId, attempt: Attempt) -> None:
         """Keep a lost model as a retired one: its id stays taken, and tensors that others use stay stored."""
-        from daskevo.protocol.state import Model
-
         self._salvaged[model_id] = attempt
         self._state.tombstones.pop(model_id, None)
         if model_id not in self._state.models:

@@ -10,8 +10,7 @@ from daskevo.protocol.model_record import ModelRecord
 from daskevo.protocol.scopes import holds_snapshots, snapshot_scope
 from daskevo.protocol.state import Model
 from daskevo.provider.shard_audit import take_snapshot
-from daskevo.provider.stats import shown
-from daskevo.store.tiers import DurableTensors
+from daskevo.provider.stats import figures, shown
 from daskevo.types import ModelId
 
 if TYPE_CHECKING:
@@ -112,23 +111,19 @@ async def retirements(host: ShardHost) -> int:
 
 def stats(host: ShardHost) -> dict[str, Any]:
     """Return counts and bytes of this provider."""
+    known = figures(host)
     states = [served.shard.state for served in host.shards.values()]
     models = [model for state in states for model in state.models.values()]
-    stored, memory = host.tensors.payload_bytes, host.tensors.memory_bytes
     return {
         "shards": sorted(host.shards),
-        "models": len(host.models.nbytes),
+        "models": known["models"],
         "snapshots": sum(model.state == "published" and holds_snapshots(model.record.scope) for model in models),
         "tombstones": sum(model.state == "retired" for model in models) + sum(len(s.tombstones) for s in states),
-        "staged": sum(len(attempts) for state in states for attempts in state.staged.values()),
+        "staged": known["staged"],
         "references": sum(1 for state in states for _ in state.references),
-        "tensors": len(host.tensors),
-        "payload_bytes": stored,
-        # Dead tensors in files that are still in use are included.
-        "file_bytes": host.tensors.stored_bytes if isinstance(host.tensors, DurableTensors) else 0,
-        "journal_bytes": sum(s.folder.journal_bytes for s in host.shards.values() if s.folder is not None),
-        "memory_bytes": memory,
-        "spilled_bytes": 0 if isinstance(host.tensors, DurableTensors) else stored - memory,
+        "tensors": known["tensors"],
+        "payload_bytes": known["stored_bytes"],
+        **{name: known[name] for name in ("file_bytes", "journal_bytes", "memory_bytes", "spilled_bytes")},
         # Tensors of retired models that are kept for descendants and reservations.
         "retained_bytes": sum(
             spec.nbytes
@@ -138,7 +133,7 @@ def stats(host: ShardHost) -> dict[str, Any]:
             for number, spec in model.record.own.items()
             if state.references.there(model_id) >> number & 1
         ),
-        "full_copy_bytes": sum(host.models.nbytes.values()),
+        "full_copy_bytes": known["full_copy_bytes"],
         "background": len(host.background),
     }
 

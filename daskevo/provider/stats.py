@@ -95,6 +95,7 @@ def figures(host: ShardHost) -> dict[str, Any]:
         "staged": sum(len(attempts) for served in shards for attempts in served.shard.state.staged.values()),
         "tensors": len(host.tensors),
         "stored_bytes": stored,
+        # Dead tensors in files that are still in use are included.
         "file_bytes": host.tensors.stored_bytes if durable else 0,
         "journal_bytes": sum(served.folder.journal_bytes for served in shards if served.folder is not None),
         "memory_bytes": memory,

@@ -174,11 +174,13 @@ def later_version(path: str | os.PathLike[str], version: int, known: int, offset
     )
 
 
-def refuse_later(value: JSON, path: str | os.PathLike[str], known: int) -> None:
-    """Raise LaterVersion if the JSON of a small file has a format version above `known`."""
+def read_json(path: Path, place: str, known: int, limit_bytes: int = 1 << 20, *, remedy: str = "") -> JSON:
+    """Read a small file of JSON; raise the errors of `read_small` and `parse_json`, LaterVersion above `known`."""
+    value = parse_json(read_small(path, limit_bytes), path, place, remedy=remedy)
     version = value.get("format") if isinstance(value, dict) else None
     if type(version) is int and version > known:
         raise later_version(path, version, known)
+    return value
 
 
 def open_inside(path: str | os.PathLike[str]) -> int:

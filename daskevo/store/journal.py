@@ -121,9 +121,7 @@ class Journal:
         """
         with self._append_lock:
             # All are encoded before anything is written, so that an invalid record leaves the journal unchanged.
-            batch: list[bytes] = []
-            for record in records:
-                batch.append(self._encode(EVENT, record, len(batch)))
+            batch = [self._encode(EVENT, record, ahead) for ahead, record in enumerate(records)]
             if batch:
                 self._write(batch, len(batch))
             return self._written

@@ -21,9 +21,7 @@ from daskevo.store.files import (
     corrupt,
     create_file,
     dump_json,
-    parse_json,
-    read_small,
-    refuse_later,
+    read_json,
     remove,
     replace_file,
     usable,
@@ -249,10 +247,9 @@ def _generations(path: Path) -> list[int]:
 def _read_generation(root: Root, generation: int) -> Holder | None:
     path = _generation_path(root, generation)
     try:
-        value = parse_json(read_small(path), path, "the lease", remedy=_REMEDY)
+        value = read_json(path, "the lease", FORMAT, remedy=_REMEDY)
     except FileNotFoundError:
         return None
-    refuse_later(value, path, FORMAT)
     match value:
         case {"format": 1, "generation": found, "holder": dict(holder)} if found == generation:
             return _holder(holder, path)
@@ -270,7 +267,7 @@ def _cluster(root: Root) -> dict[str, Any]:
     # The generation files decide, not cluster.json, so a damaged one counts as empty and the next opener replaces it.
     path = root.path / "cluster.json"
     with contextlib.suppress(FileNotFoundError, CorruptRecord):
-        value = parse_json(read_small(path), path, "the lease")
+        value = read_json(path, "the lease", FORMAT)
         if isinstance(value, dict) and value.get("format") == FORMAT and type(value.get("generation")) is int:
             return value
     return {}

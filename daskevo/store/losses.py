@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from daskevo.errors import CorruptRecord, InvalidInput
 from daskevo.protocol.codec import numbers_of, runs
-from daskevo.store.files import corrupt, dump_json, parse_json, read_small, refuse_later, remove, replace_file, usable
+from daskevo.store.files import corrupt, dump_json, read_json, remove, replace_file, usable
 from daskevo.types import JSON, ModelId, check_name
 
 NAME = "lost.json"
@@ -58,10 +58,9 @@ def read_losses(folder: Path) -> list[Loss]:
     path = folder / NAME
     with usable(folder, "read which tensors are lost"):
         try:
-            value = parse_json(read_small(path, MAX_BYTES), path, "the list of lost tensors")
+            value = read_json(path, "the list of lost tensors", FORMAT, MAX_BYTES)
         except FileNotFoundError:
             return []
-    refuse_later(value, path, FORMAT)
     match value:
         case {"format": 1, "lost": list(rows)}:
             try:

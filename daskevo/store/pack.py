@@ -13,15 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.protocol.limits import MAX_TENSORS
 from daskevo.types import JSON, TensorSpec, dtype_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 ALIGNMENT = 64
 """Alignment in bytes. TensorFlow aborts the process if it aliases memory that isn't aligned to its largest vector."""
-
-MAX_TENSORS = 1 << 20
-"""Most tensors in one block."""
 
 NO_DIGEST = "0" * 32
 """Placeholder of the same length for a digest that isn't known yet."""

@@ -20,9 +20,7 @@ from daskevo.store.files import (
     dump_json,
     free_bytes,
     make_folder,
-    parse_json,
-    read_small,
-    refuse_later,
+    read_json,
     refuse_links,
     replace_file,
     sync_folder,
@@ -77,9 +75,7 @@ class Root:
         path = Path(path).absolute()
         file = path / "repository.json"
         with usable(path, "open a repository"):
-            data = read_small(file)
-        value = parse_json(data, file, "the repository's description")
-        refuse_later(value, file, FORMAT)
+            value = read_json(file, "the repository's description", FORMAT)
         match value:
             case {"format": 1, "repository_id": str(name), "shards": int(shards), "created": str(created)} if (
                 0 < shards <= MAX_SHARDS and type(shards) is int
@@ -163,11 +159,10 @@ class Root:
         """Check that the number of shards is the one with which models were assigned to shards."""
         with usable(self.path, "open a repository"):
             try:
-                value = parse_json(read_small(self.path / SERVED), self.path / SERVED, "the number of shards")
+                value = read_json(self.path / SERVED, "the number of shards", FORMAT)
             except FileNotFoundError:
                 found = self._least_count()
             else:
-                refuse_later(value, self.path / SERVED, FORMAT)
                 if not isinstance(value, dict) or value.get("format") != FORMAT or type(value.get("shards")) is not int:
                     raise corrupt(
                         self.path / SERVED,
@@ -259,10 +254,9 @@ class Root:
         file = self.path / "scopes.json"
         with usable(self.path, "read the scopes"):
             try:
-                value = parse_json(read_small(file, 16 << 20), file, "the scopes")
+                value = read_json(file, "the scopes", FORMAT, 16 << 20)
             except FileNotFoundError:
                 return {}
-        refuse_later(value, file, FORMAT)
         match value:
             case {"format": 1, "scopes": dict(scopes)} if all(
                 objective is None or isinstance(objective, str) for objective in scopes.values()

@@ -244,19 +244,9 @@ class SegmentTier(MutableMapping[TensorKey, Array]):
 
     def __delitem__(self, key: TensorKey) -> None:
         model_id, attempt, number = key
-        with self._writing(model_id, attempt), self._lock:
-            live = self._live.get((model_id, attempt))
-            if live is None:
-                raise KeyError(key)
-            try:
-                del live.nbytes[number]
-            except KeyError:
-                raise KeyError(key) from None
-            self._shrunk.add((model_id, attempt))
-            if not live.nbytes:
-                self._shrunk.discard((model_id, attempt))
-                del self._live[model_id, attempt]
-                self._headers.discard((model_id, attempt))
+        with self._writing(model_id, attempt):
+            self._check(model_id, attempt, [number])
+            self.free(model_id, attempt, [number])
 
     def free(self, model_id: ModelId, attempt: Attempt, numbers: Iterable[int]) -> None:
         """Free several tensors of one file; those that are freed already are ignored."""

@@ -13,9 +13,7 @@ from daskevo.errors import CorruptRecord, LaterVersion, ShardDamaged
 from daskevo.store.files import (
     corrupt,
     dump_json,
-    parse_json,
-    read_small,
-    refuse_later,
+    read_json,
     refuse_links,
     replace_file,
     usable,
@@ -83,8 +81,7 @@ def _remedy(folder: Path) -> str:
 def read_epoch(folder: Path) -> Epoch:
     """Read a shard's epoch file; raise CorruptRecord if it is damaged, OSError if it can't be read."""
     path = folder / "epoch"
-    value = parse_json(read_small(path, 4096), path, "the epoch")
-    refuse_later(value, path, FORMAT)
+    value = read_json(path, "the epoch", FORMAT, 4096)
     match value:
         case {"format": 1, "epoch": int(epoch), "generation": int(generation)}:
             return Epoch(epoch, generation)

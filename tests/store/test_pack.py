@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.store.pack import ALIGNMENT, MAX_TENSORS, aligned_empty, lay_out, lent, parse_header, snapshot
+from daskevo.protocol.limits import MAX_TENSORS
+from daskevo.store.pack import ALIGNMENT, aligned_empty, lay_out, lent, parse_header, snapshot
 from daskevo.types import TensorSpec
 
 
