@@ -232,15 +232,20 @@ class Report:
     def from_json(cls, value: JSON) -> Report:
         """Read a stored report; raises CorruptRecord on anything else."""
         try:
-            # A copy, since the two parts that are objects of their own are taken out of it.
+            # A copy, since what is converted or checked is taken out of it.
             fields = dict(value)
-            failure, transfer = fields.pop("failure", None), fields.pop("transfer", None)
+            failure, transfer, quality = (fields.pop(name, None) for name in ("failure", "transfer", "quality"))
             report = cls(
+                number=int(fields.pop("number")),
+                model_id=ModelId(check_name(fields.pop("model_id"))),
+                quality=None if quality is None else float(quality),
+                metrics=dict(fields.pop("metrics", {})),
+                seconds=dict(fields.pop("seconds", {})),
                 failure=None if failure is None else Failure(**failure),
                 transfer=None if transfer is None else TransferReport.from_json(transfer),
                 **fields,
             )
-        except (TypeError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise CorruptRecord(f"expected a report of a run, found {value!r:.200}") from error
         if report.status not in ("finished", "failed", "duplicate"):
             raise CorruptRecord(f"{report.status!r:.80} is no status of a report")

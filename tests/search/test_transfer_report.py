@@ -54,3 +54,15 @@ def test_anything_else_is_refused(value: Any) -> None:
     if value is not None:
         with pytest.raises(CorruptRecord):
             Report.from_json(Report(0, ModelId("m0"), "failed").to_json() | {"transfer": value})
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({"model_id": "../x"}, {"model_id": None}, {"number": "first"}, {"quality": "good"}, {"quality": 10**400}),
+        *({"metrics": [1]}, {"seconds": 5}, {"status": "begun"}, {"colour": "red"}),
+    ],
+)
+def test_a_report_of_other_values_is_refused(odd: dict[str, Any]) -> None:
+    with pytest.raises(CorruptRecord):
+        Report.from_json(Report(0, ModelId("m0"), "finished", quality=0.5).to_json() | odd)
