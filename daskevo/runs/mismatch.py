@@ -21,6 +21,9 @@ MADE = "problem.made.digest"
 UNKNOWN = "problem.made.unknown"
 """Names of the objects of a problem that can't be inspected, so that nobody can tell whether it is the same."""
 
+MAKES = "space.?made by"
+"""Digest of the function that makes a study's hyper-parameters of the choices; no choice's part has such a name."""
+
 TRAINED, DATA = "problem.data", "problem.made.data"
 """Digests of a study's data: of the training data (only some runs have it), and of all data."""
 
@@ -46,8 +49,8 @@ SHOWN = 6
 
 _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "problem.name": ("problem", "space", "objective", "policy.epochs", "policy.batch_size"),
-    SOURCE: (MADE, UNKNOWN),
-    MADE: (UNKNOWN,),
+    SOURCE: (MADE, UNKNOWN, MAKES),
+    MADE: (UNKNOWN, MAKES),
     CALLBACKS: (PASSED, PASSED_UNKNOWN),
     "policy.freeze": (PASSED, PASSED_UNKNOWN),
     PASSED: (PASSED_UNKNOWN,),
@@ -121,6 +124,7 @@ def _compared(there: Mapping[str, JSON], here: Mapping[str, JSON]) -> Callable[[
     passed = CALLBACKS in there and CALLBACKS in here
     looked = {
         UNKNOWN: both,
+        MAKES: same,
         TRAINED: TRAINED in there and TRAINED in here,
         DATA: both and there.get(DATA_PYTHON) == here.get(DATA_PYTHON),
         CALLBACKS: passed,
@@ -164,6 +168,10 @@ def _parts(name: str, value: JSON) -> Iterator[tuple[str, JSON]]:
                         yield f"space.{option}", options
                     case other:
                         yield "space.?", other
+            # With other source the recorded choices may stand for other hyper-parameters. A function that builds
+            # models is part of the problem, whose source is compared, unless its version decides.
+            if "unit" in value and "builder" in value:
+                yield MAKES, value["builder"]
             yield "space.order", [choice[0] if isinstance(choice, list) and choice else None for choice in choices]
         case dict():
             for key, part in value.items():
@@ -179,6 +187,8 @@ def _say(part: str, there: JSON, here: JSON, changed: str) -> str:
         return "problem: what it calls, reads or holds has changed since the run was begun" + (
             changed and f": {changed}"
         )
+    if part == MAKES:
+        return "space: the function that makes hyper-parameters of the choices has changed since the run was begun"
     if part == PASSED:
         return "callbacks, or the function that freezes: what they call, read or hold has changed" + (
             changed and f": {changed}"

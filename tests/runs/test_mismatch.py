@@ -45,6 +45,19 @@ def test_options_of_other_types_are_another_space_but_settings_are_the_same(one:
     assert list(differences(asked(1), asked(one))) == ([] if type(one) is int else ["space.bias"])
 
 
+def test_the_function_that_makes_the_hyper_parameters_of_a_study_counts() -> None:
+    def study(builder: str | None, python: str = "3.12") -> dict[str, Any]:
+        space = {**THERE["space"], "builder": builder, "unit": "epoch"}
+        return THERE | {"space": space, "problem": {**THERE["problem"], "made": {"python": python}}}
+
+    assert differences(study("a"), study("a")) == {}
+    assert list(differences(study("a"), study("b"))) == ["space.?made by"]
+    # Each Python writes a syntax tree in its own way.
+    assert differences(study("a"), study("b", "3.13")) == {}
+    with pytest.raises(RunMismatch, match="the function that makes hyper-parameters of the choices has changed"):
+        check_identity(Path("x"), study("a"), study("b"))
+
+
 def test_each_part_is_said_with_both_values() -> None:
     policy = {**THERE["policy"], "transfer": False, "control_share": 0.5}
     strategy = {"name": "aged evolution", "settings": {"population": 50, "sample": 4, "beta": 2.0}}
