@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from daskevo.client.local_peers import Neighbour, Neighbours
+from daskevo.client.local_peers import LocalPeer, LocalPeers
 from daskevo.client.suspect_providers import Silence
 from daskevo.errors import ClusterError, DaskevoError, ShardDamaged, ShardFenced, ShardUnavailable
 from daskevo.protocol.hashing import shard_of
@@ -23,7 +23,7 @@ from daskevo.wire.transport import NoAnswer, Transport, typed_error, value_of
 
 CALL_TIMEOUT_S = 10.0
 """Longest wait for one answer about metadata, in seconds, before the table is fetched again."""
-SIGHT_TIMEOUT_S = 2.0
+LOCAL_PEER_TIMEOUT_S = 2.0
 """Longest wait to find out whether a provider is on this host, in seconds; without an answer, messages are used."""
 _LOOK_AGAIN_S = 3.0
 """Interval at which a waiting call checks that its shard has not moved, in seconds."""
@@ -99,7 +99,7 @@ class Directory:
         self._fetch = fetch or self._ask_coordinator
         self._table: ShardTable | None = None
         self._refreshing: asyncio.Task[ShardTable] | None = None
-        self.neighbours = Neighbours(self._sight)
+        self.local_peers = LocalPeers(self._seen_root)
 
     async def table(self) -> ShardTable:
         """Return the table, fetched at first use."""
@@ -127,14 +127,14 @@ class Directory:
         """Return the shard that a model belongs to."""
         return shard_of(model_id, (await self.table()).shards)
 
-    async def _sight(self, address: str) -> Any:
-        timeout_s = self.silence.patience(address, SIGHT_TIMEOUT_S)
+    async def _seen_root(self, address: str) -> Any:
+        timeout_s = self.silence.patience(address, LOCAL_PEER_TIMEOUT_S)
         return await self._call(address, "sight", timeout_s=timeout_s)
 
-    async def neighbour(self, shard: int) -> Neighbour | None:
+    async def local_peer(self, shard: int) -> LocalPeer | None:
         """Return the provider that serves `shard` if it shares a host and the root with this process."""
         place = (await self.table()).places[shard]
-        return None if place is None else await self.neighbours.at(place.address)
+        return None if place is None else await self.local_peers.at(place.address)
 
     async def call(
         self,

@@ -20,7 +20,7 @@ from daskevo.wire.transport import NoAnswer
 logger = logging.getLogger(__name__)
 
 
-class Neighbour(NamedTuple):
+class LocalPeer(NamedTuple):
     """A provider on this host, and the root as opened by this process."""
 
     address: str
@@ -36,7 +36,7 @@ def sight_to_wire(root: Root | None) -> dict[str, Any]:
     return {"root": str(root.path), "sight": list(sight)}
 
 
-class Neighbours:
+class LocalPeers:
     """The providers whose files this process can use, determined once per address.
 
     Parameters
@@ -47,11 +47,11 @@ class Neighbours:
 
     def __init__(self, ask: Callable[[str], Awaitable[Mapping[str, Any]]]) -> None:
         self._ask = ask
-        self._found: dict[str, asyncio.Future[Neighbour | None]] = {}
+        self._found: dict[str, asyncio.Future[LocalPeer | None]] = {}
         self.through_messages = False
         """Whether to use messages only; for tests of these."""
 
-    async def at(self, address: str) -> Neighbour | None:
+    async def at(self, address: str) -> LocalPeer | None:
         """Return the provider at `address` if it is on this host and sees the root that this process sees."""
         if self.through_messages:
             return None
@@ -69,16 +69,16 @@ class Neighbours:
         """Stop using files of a provider: one of them did not fit its description."""
         logger.warning("daskevo: tensors go to and from %s by messages from now on: %s", address, reason)
         # A completed future in place of the question, so that the provider is not asked again.
-        known: asyncio.Future[Neighbour | None] = asyncio.get_running_loop().create_future()
+        known: asyncio.Future[LocalPeer | None] = asyncio.get_running_loop().create_future()
         known.set_result(None)
         self._found[address] = known
 
-    async def _look(self, address: str) -> Neighbour | None:
+    async def _look(self, address: str) -> LocalPeer | None:
         told = await self._ask(address)
         if told["root"] is None:
             return None
 
-        def look() -> Neighbour | None:
+        def look() -> LocalPeer | None:
             try:
                 root = Root.open(Path(told["root"]))
             except DaskevoError:
@@ -86,6 +86,6 @@ class Neighbours:
             # The same path need not be the same folder: another host's disk, or a container with something else mounted
             # there.
             seen = sight_of(root) == SeenRoot(*told["sight"])
-            return Neighbour(address, root, told.get("quota_bytes")) if seen else None
+            return LocalPeer(address, root, told.get("quota_bytes")) if seen else None
 
         return await asyncio.to_thread(look)

@@ -30,13 +30,13 @@ again, so that the provider notices writers that have gone."""
 async def folder_of_home(session: Session, model_id: ModelId) -> ShardSegments | None:
     """Return the folder to write a model's segment to, if the shard's provider is on this host and sees the root."""
     shard = await session.directory.shard_of(model_id)
-    neighbour = await session.directory.neighbour(shard)
-    if neighbour is None:
+    peer = await session.directory.local_peer(shard)
+    if peer is None:
         return None
-    if neighbour.quota_bytes is None:
-        return neighbour.root.shard(shard)
+    if peer.quota_bytes is None:
+        return peer.root.shard(shard)
     remaining = await session.directory.call(shard, "room", timeout_s=session.timeout_s)
-    return LimitedFolder(neighbour.root, shard, remaining, neighbour.quota_bytes)
+    return LimitedFolder(peer.root, shard, remaining, peer.quota_bytes)
 
 
 async def send_put(session: Session, message: Put, payload: Payload, timeout_s: float) -> Reply:

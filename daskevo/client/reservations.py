@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from daskevo.client.directory import ShardCall
-from daskevo.client.local_peers import Neighbour
+from daskevo.client.local_peers import LocalPeer
 from daskevo.client.run_script import run_script
 from daskevo.client.session import Session
 from daskevo.client.tensor_reader import Array, Gone, TensorSource, WantedTensors, arrived
@@ -45,18 +45,18 @@ async def refer_all(
     For each owner, in order: number -> value, read-only; or an error: `Gone` if a tensor is missing or differs from the
     expected one, ShardUnavailable if the shard did not answer in time.
     """
-    calls, neighbours = [], []
+    calls, peers = [], []
     for owner, wanted in owners.items():
         message = Refer(owner, model_id, attempt, frozenset(wanted))
         shard = await session.directory.shard_of(owner)
-        neighbours.append(await session.directory.neighbour(shard))
-        near = {"near": True} if neighbours[-1] is not None else {}
+        peers.append(await session.directory.local_peer(shard))
+        near = {"near": True} if peers[-1] is not None else {}
         calls.append(ShardCall(shard, "refer", {"message": message.to_wire(), **near}, patient))
     answers = await session.directory.together(calls, timeout_s=session.timeout_s)
     results = await asyncio.gather(
         *(
-            _referred(session, answer, call.shard, owner, wanted, neighbour)
-            for answer, call, neighbour, (owner, wanted) in zip(answers, calls, neighbours, owners.items(), strict=True)
+            _referred(session, answer, call.shard, owner, wanted, peer)
+            for answer, call, peer, (owner, wanted) in zip(answers, calls, peers, owners.items(), strict=True)
         ),
         return_exceptions=True,
     )
@@ -74,7 +74,7 @@ async def _referred(
     shard: int,
     owner: ModelId,
     wanted: Mapping[int, WantedTensors],
-    neighbour: Neighbour | None,
+    peer: LocalPeer | None,
 ) -> dict[int, Array]:
     if isinstance(answer, DaskevoError):
         raise answer
@@ -84,7 +84,7 @@ async def _referred(
     if not isinstance(reply, Reserved):
         raise await session.missing(owner, "unknown")
     source = TensorSource(shard, owner, reply.attempt)
-    return await arrived(session.directory, answer, source, wanted, neighbour=neighbour, timeout_s=session.timeout_s)
+    return await arrived(session.directory, answer, source, wanted, peer=peer, timeout_s=session.timeout_s)
 
 
 async def give_back(session: Session, model_id: ModelId | None, attempt: Attempt, owners: Iterable[ModelId]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskevo.client.directory import Directory
-from daskevo.client.local_peers import Neighbour, Neighbours
+from daskevo.client.local_peers import LocalPeer, LocalPeers
 from daskevo.errors import CorruptRecord, RootUnusable
 from daskevo.graph import ArchitectureGraph
 from daskevo.protocol.owner_map import OwnerEntry
@@ -107,7 +107,7 @@ async def arrived(
     source: TensorSource,
     wanted: Mapping[int, WantedTensors],
     *,
-    neighbour: Neighbour | None,
+    peer: LocalPeer | None,
     timeout_s: float,
 ) -> dict[int, Array]:
     """Return the tensors of a provider's answer to `refer`, by number at the owner, and fetch those not included.
@@ -118,7 +118,7 @@ async def arrived(
         Used to fetch tensors that the answer does not include.
     answer:
         With ``digests``, and ``arrays``, ``file``, or ``parts`` and ``frames``.
-    neighbour:
+    peer:
         The provider on this host that was asked for a file.
 
     Raises
@@ -133,8 +133,8 @@ async def arrived(
     if "arrays" in answer:
         return by_reference(answer, source.owner, wanted)
     _check_answer(answer, source.owner, wanted)
-    if "file" in answer and neighbour is not None:
-        found = await _from_file(directory.neighbours, neighbour, answer["file"], source, wanted)
+    if "file" in answer and peer is not None:
+        found = await _from_file(directory.local_peers, peer, answer["file"], source, wanted)
         if found is not None:
             return found
     # In threads: allocating and copying gigabytes would block the event loop.
@@ -160,8 +160,8 @@ async def arrived(
 
 
 async def _from_file(
-    neighbours: Neighbours,
-    neighbour: Neighbour,
+    peers: LocalPeers,
+    peer: LocalPeer,
     file: Mapping[str, Any],
     source: TensorSource,
     wanted: Mapping[int, WantedTensors],
@@ -171,13 +171,13 @@ async def _from_file(
     Safe without the provider: the tensors are reserved, and segment files never change, they are only replaced.
     """
     try:
-        found = await asyncio.to_thread(_read_file, neighbour.root, file, source, wanted)
+        found = await asyncio.to_thread(_read_file, peer.root, file, source, wanted)
     except RootUnusable as error:
         found, reason = None, error.message
     else:
         reason = f"the file of {source.owner!r} is another here"
     if found is None:
-        neighbours.distrust(neighbour.address, reason)
+        peers.distrust(peer.address, reason)
     return found
 
 

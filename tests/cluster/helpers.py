@@ -28,8 +28,8 @@ CONFIG = {
     "distributed.worker.memory.pause": 0.8,
     "distributed.comm.timeouts.connect": "20s",
 }
-# Nor is a neighbour taken for somebody on another host because one process stood still: tests say which way is taken.
-directory.SIGHT_TIMEOUT_S = 60.0
+# Nor is a peer taken for somebody on another host because one process stood still: tests say which way is taken.
+directory.LOCAL_PEER_TIMEOUT_S = 60.0
 
 
 def evo_cluster(providers: int = 1, trainers: int = 1, combined: int = 0, **options: Any) -> Any:

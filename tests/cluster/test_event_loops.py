@@ -69,7 +69,7 @@ class Listening:
 
 
 def in_messages(repository: Any) -> Any:
-    repository.connection.session.directory.neighbours.through_messages = True
+    repository.connection.session.directory.local_peers.through_messages = True
     return repository
 
 

@@ -34,7 +34,7 @@ def test_a_full_disk_is_named_read_from_retired_from_and_goes_on(way: str, disk:
         providers = workers[:2]
         repository = await open_here(c, disk / "root")
         session = repository.connection.session
-        session.directory.neighbours.through_messages = way == "messages"
+        session.directory.local_peers.through_messages = way == "messages"
         records = {}
 
         async def read_all() -> None:

@@ -57,7 +57,7 @@ def test_a_tensor_and_a_model_larger_than_messages(way: str, tmp_path: Path, mon
     @evo_cluster()
     async def run(c: Any, s: Any, a: Any, t: Any) -> None:
         repository = await open_here(c, None if way == "memory" else tmp_path / "root")
-        repository.connection.session.directory.neighbours.through_messages = way != "file"
+        repository.connection.session.directory.local_peers.through_messages = way != "file"
         for name, tensors in (("one", one), ("many", many)):
             specs = tuple(TensorSpec.of(array) for array in tensors.values())
             await comes_back(repository, graph_of([("all", {}, specs)]), tensors, name)

@@ -21,7 +21,7 @@ def test_odd_arrays_after_a_move(way: str, tmp_path: Path) -> None:
     async def run(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
         repository = await open_here(c, tmp_path / "root")
         session = repository.connection.session
-        session.directory.neighbours.through_messages = way == "message"
+        session.directory.local_peers.through_messages = way == "message"
         first = await reserve(repository, graph, "first", ancestor=False)
         await put_reserved(repository, graph, first, tensors=arrays)
         home = (await session.directory.table()).place("first")

@@ -45,7 +45,7 @@ async def opened(c: Any, provider: Any, way: str, folder: Path) -> Any:
     """Open a repository whose client takes one way only."""
     repository = await open_here(c, None if "memory" in way or way == "reference" else folder / "root")
     session = repository.connection.session
-    session.directory.neighbours.through_messages = way != "file"
+    session.directory.local_peers.through_messages = way != "file"
     if way.startswith("reference"):
         session.transport.provider = plugin_of(provider).transport.provider
         session.transport.is_here = plugin_of(provider).transport.is_here
@@ -106,7 +106,7 @@ def test_only_what_changed_is_written(way: str, tmp_path: Path) -> None:
         graph = of({number: np.zeros((700, 600), np.float32) for number in range(5)})
         await make(repository, graph, "first", seed=1)
         child = await reserve(repository, graph, "second")
-        # Large tensors of a neighbour are the page cache's own memory; equal bytes elsewhere are as good.
+        # Large tensors of a peer are the page cache's own memory; equal bytes elsewhere are as good.
         assert any(is_mapped(array) for array in child.arrays.values()) == (way == "file")
         changed = {2: child.arrays[2].copy(), 4: child.arrays[4].copy()}
         changed[2][300, 300] += 1  # in the middle: no look at the ends tells
@@ -126,18 +126,18 @@ async def test_a_neighbour_that_sees_another_file_gets_messages(c: Any, s: Any, 
     session = repository.connection.session
     reservation = await reserve(repository, graph, "first")
     shard = await session.directory.shard_of(ModelId("first"))
-    neighbour = await session.directory.neighbour(shard)
-    assert neighbour is not None
+    peer = await session.directory.local_peer(shard)
+    assert peer is not None
     # The writer's folder is another one: what it writes there, the provider doesn't see.
     elsewhere = asyncio.get_running_loop().create_future()
-    elsewhere.set_result(neighbour._replace(root=Root.create(tmp_path / "elsewhere", shards=8)))
-    session.directory.neighbours._found[neighbour.address] = elsewhere
+    elsewhere.set_result(peer._replace(root=Root.create(tmp_path / "elsewhere", shards=8)))
+    session.directory.local_peers._found[peer.address] = elsewhere
     await put_reserved(repository, graph, reservation, seed=1)
     (written,) = (tmp_path / "elsewhere").rglob("*.seg")
     written.unlink()
     found = await repository.read("first")
     np.testing.assert_array_equal(found[1, 0], values(graph, 1)[0])
-    assert (await session.directory.neighbour(shard)) is None
+    assert (await session.directory.local_peer(shard)) is None
     assert (await repository.verify()).clean
 
 

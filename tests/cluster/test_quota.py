@@ -51,7 +51,7 @@ def test_beyond_the_quota_nothing_is_written_until_something_is_retired(way: str
     async def run(c: Any, s: Any, a: Any, t: Any) -> None:
         quota = 2 * (MODEL_BYTES + HEADER_BYTES)
         repository = await open_here(c, root, quota=f"{quota} B")
-        repository.connection.session.directory.neighbours.through_messages = way == "messages"
+        repository.connection.session.directory.local_peers.through_messages = way == "messages"
         assert (await repository.stats())["quota_bytes"] == quota
         for name in "ab":
             await _make(repository, name)

@@ -46,7 +46,7 @@ def test_a_state_comes_back_bit_for_bit(way: str, tmp_path: Any) -> None:
     @evo_cluster(providers=2)
     async def run(c: Any, s: Any, *workers: Any) -> None:
         repository = await open_here(c, None if way == "memory" else tmp_path / "root")
-        repository.connection.session.directory.neighbours.through_messages = way == "messages"
+        repository.connection.session.directory.local_peers.through_messages = way == "messages"
         states = {
             "a": state(1),
             "b": Snapshot(GRAPH, state(1).weights, awkward_arrays(), {"epoch": 3, "offset": [1, None, "x", 0.5]}),

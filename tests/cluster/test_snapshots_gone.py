@@ -59,7 +59,7 @@ def test_a_file_that_is_not_what_was_written(way: str, harm: Any, tmp_path: Path
     @evo_cluster(providers=2)
     async def run(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
         repository = await open_here(c, tmp_path / "root")
-        repository.connection.session.directory.neighbours.through_messages = way == "messages"
+        repository.connection.session.directory.local_peers.through_messages = way == "messages"
         # Who inherits from it is gone with it; the others are not.
         reasons = {await _why(repository, name) for name in ("base", "second")}
         assert reasons <= {"damaged", "lost"}

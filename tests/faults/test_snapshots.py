@@ -185,7 +185,7 @@ def test_beyond_the_quota_until_a_label_is_released(way: str, tmp_path: Path) ->
         other = Snapshot(None, (), {"state": np.arange(10_000.0) + 1})
         root = None if way == "memory" else tmp_path / "root"
         repository = await open_here(c, root, quota=state.nbytes + 5_000)
-        repository.connection.session.directory.neighbours.through_messages = way == "messages"
+        repository.connection.session.directory.local_peers.through_messages = way == "messages"
         name = await repository.put_snapshot(state, step=1, labels=["cache:run"])
         with pytest.raises(QuotaReached) as caught:
             await repository.put_snapshot(other, step=2, base=name)
