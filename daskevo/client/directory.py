@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from daskevo.client.local_peers import LocalPeer, LocalPeers
-from daskevo.client.suspect_providers import Silence
+from daskevo.client.suspect_providers import SuspectProviders
 from daskevo.errors import ClusterError, DaskevoError, ShardDamaged, ShardFenced, ShardUnavailable
 from daskevo.protocol.hashing import shard_of
 from daskevo.protocol.messages import Message
@@ -93,7 +93,7 @@ class Directory:
 
     def __init__(self, transport: Transport, fetch: Callable[[], Awaitable[ShardTable]] | None = None) -> None:
         self.transport = transport
-        self.silence = Silence()
+        self.suspects = SuspectProviders()
         self.warns = True
         """Whether to log that an answer leaves out damaged shards; False if they have been reported before."""
         self._fetch = fetch or self._ask_coordinator
@@ -128,7 +128,7 @@ class Directory:
         return shard_of(model_id, (await self.table()).shards)
 
     async def _seen_root(self, address: str) -> Any:
-        timeout_s = self.silence.patience(address, LOCAL_PEER_TIMEOUT_S)
+        timeout_s = self.suspects.patience(address, LOCAL_PEER_TIMEOUT_S)
         return await self._call(address, "sight", timeout_s=timeout_s)
 
     async def local_peer(self, shard: int) -> LocalPeer | None:
@@ -187,7 +187,7 @@ class Directory:
             else:
                 worker, address = place.name, place.address
                 if not patient:
-                    left = self.silence.patience(address, left)
+                    left = self.suspects.patience(address, left)
                     deadline = min(deadline, loop.time() + left)
                 try:
                     if bring is not None:
@@ -245,12 +245,12 @@ class Directory:
             value = await self.transport.provider(address, method, timeout_s=timeout_s, **arguments)
         except NoAnswer as error:
             if error.late:
-                self.silence.missed(address, timeout_s)
+                self.suspects.missed(address, timeout_s)
             raise
         except DaskevoError:
-            self.silence.heard(address)
+            self.suspects.heard(address)
             raise
-        self.silence.heard(address)
+        self.suspects.heard(address)
         return value
 
     async def together(self, calls: Sequence[ShardCall], *, timeout_s: float) -> list[Any]:
@@ -288,7 +288,7 @@ class Directory:
             if address is not None and len(indices) > 1:
                 wires = [[calls[index].method, calls[index].shard, dict(calls[index].arguments)] for index in indices]
                 patient = any(calls[index].patient for index in indices)
-                wait_s = timeout_s if patient else self.silence.patience(address, timeout_s)
+                wait_s = timeout_s if patient else self.suspects.patience(address, timeout_s)
                 try:
                     replies = await self._call(address, "together", timeout_s=wait_s, calls=wires)
                 except NoAnswer as error:
@@ -343,7 +343,7 @@ class Directory:
                 self._call(
                     address,
                     method,
-                    timeout_s=timeout_s if patient else self.silence.patience(address, timeout_s),
+                    timeout_s=timeout_s if patient else self.suspects.patience(address, timeout_s),
                     **arguments,
                 )
                 for address in providers.values()

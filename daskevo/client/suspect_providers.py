@@ -17,7 +17,7 @@ _LEAST_S = 1.0
 """Shortest time-out that makes a provider count as silent, in seconds; shorter ones may have other reasons."""
 
 
-class Silence:
+class SuspectProviders:
     """Addresses of providers that did not answer this process lately.
 
     Parameters

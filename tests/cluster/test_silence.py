@@ -16,7 +16,7 @@ from distributed import Client
 import daskevo
 from daskevo.client.directory import Directory
 from daskevo.client.inherit import SILENT_OWNERS
-from daskevo.client.suspect_providers import SILENCE_S, SILENT_TIMEOUT_S, Silence
+from daskevo.client.suspect_providers import SILENCE_S, SILENT_TIMEOUT_S, SuspectProviders
 from daskevo.deploy.local import local_cluster
 from daskevo.errors import PutUnknown
 from daskevo.protocol.shard_table import Place, ShardTable
@@ -50,7 +50,7 @@ class Waits:
 
 def test_silence_is_forgotten() -> None:
     now = 100.0
-    silence = Silence(lambda: now)
+    silence = SuspectProviders(lambda: now)
     assert silence.patience("a", 5.0) == 5.0
     silence.missed("a", 5.0)
     silence.missed("b", 0.5)  # too short a wait to say anything
@@ -76,7 +76,7 @@ def test_only_a_wait_in_vain_is_silence(late: bool) -> None:
         directory = Directory(Transport(), table)  # type: ignore[arg-type]
         _, silent = await directory.everywhere("match", timeout_s=5.0)
         assert list(silent) == ["p"]
-        assert ("tcp://p" in directory.silence) == late
+        assert ("tcp://p" in directory.suspects) == late
 
     asyncio.run(ask())
 
@@ -113,7 +113,7 @@ async def test_a_silent_provider_costs_one_full_wait(c: Any, s: Any, a: Any, b: 
         interception.stop()
     reservation = await reserve(repository, WIDER, "last")
     assert reservation.ancestor is not None
-    assert b.address not in session.directory.silence
+    assert b.address not in session.directory.suspects
 
 
 @evo_cluster(providers=2)
@@ -199,7 +199,7 @@ def test_a_frozen_provider(tmp_path: Path, monkeypatch: Any) -> None:
         client.sync(make, repository, GRAPH, id_at(table, here, "first"), seed=1)
         pid = client.run(os.getpid, workers=[there])[there]
         waits = Waits(connection.session.transport)
-        connection.session.directory.silence.heard(there)  # on a busy machine it was slow once already
+        connection.session.directory.suspects.heard(there)  # on a busy machine it was slow once already
         os.kill(pid, signal.SIGSTOP)
         try:
             for number in range(3):

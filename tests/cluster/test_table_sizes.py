@@ -49,7 +49,7 @@ def test_a_table_that_grows_is_found_however_deep_it_lies() -> None:
 
     directory = Directory(transport=None)  # type: ignore[arg-type]
     outbox = Outbox(directory)
-    directory.silence.missed("tcp://there", 2.0)
-    assert sizes([outbox])["Silence._until"] == 1
-    directory.silence.missed("tcp://elsewhere", 2.0)
-    assert sizes([outbox])["Silence._until"] == 2
+    directory.suspects.missed("tcp://there", 2.0)
+    assert sizes([outbox])["SuspectProviders._until"] == 1
+    directory.suspects.missed("tcp://elsewhere", 2.0)
+    assert sizes([outbox])["SuspectProviders._until"] == 2
