@@ -163,7 +163,7 @@ def ask(repository: Any, models: int, clients: int, batch: int, queries: int, se
     from daskevo.client.best_match import Question
 
     connection = repository.connection
-    best = partial(connection.session.asker.best, timeout_s=repository.timeout_s)
+    best = partial(connection.session.query_batcher.best, timeout_s=repository.timeout_s)
     rng, stored = random.Random(1), catalogue(models)
     asked = [Question(ids_of(mutated(rng.choice(stored), rng))) for _ in range(min(queries, 2_000))]
 

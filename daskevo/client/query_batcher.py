@@ -25,7 +25,7 @@ class _Waiting(NamedTuple):
     answer: asyncio.Future[MatchAnswer]
 
 
-class Asker:
+class QueryBatcher:
     """Sends queries for best matches to all providers, in batches.
 
     Parameters

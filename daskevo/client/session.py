@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from daskevo.client.deferred_messages import Outbox, end, send_drops
 from daskevo.client.directory import CALL_TIMEOUT_S, Directory, ShardCall
-from daskevo.client.query_batcher import Asker
+from daskevo.client.query_batcher import QueryBatcher
 from daskevo.errors import (
     AttemptOver,
     CorruptRecord,
@@ -74,7 +74,7 @@ class Session:
     ----------
     outbox:
         Messages that are sent without waiting for an answer.
-    asker:
+    query_batcher:
         Batches the queries of this process.
     """
 
@@ -89,7 +89,7 @@ class Session:
         self.timeout_s = timeout_s
         self.directory = directory or Directory(transport)
         self.outbox = Outbox(self.directory)
-        self.asker = Asker(self.directory)
+        self.query_batcher = QueryBatcher(self.directory)
 
     def within(self, timeout_s: float) -> Self:
         """Return the same session with another time limit."""

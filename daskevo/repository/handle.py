@@ -164,7 +164,7 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
 
         async def ask(session: Session) -> Matches:
             # Half of the time limit: if providers change meanwhile, the query is sent a second time.
-            answer = await session.asker.best(self.scope, questions, timeout_s=self.timeout_s / 2)
+            answer = await session.query_batcher.best(self.scope, questions, timeout_s=self.timeout_s / 2)
             return Matches(answer.matches, answer.silent)
 
         return self._run(ask)

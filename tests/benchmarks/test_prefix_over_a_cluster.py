@@ -40,7 +40,7 @@ def test_rows_as_table_and_as_json() -> None:
 
 def test_each_client_asks_once_however_long_it_takes_to_begin() -> None:
     asked: list[int] = []
-    session = SimpleNamespace(asker=SimpleNamespace(best=print))
+    session = SimpleNamespace(query_batcher=SimpleNamespace(best=print))
     connection = SimpleNamespace(session=session, run=lambda best, scope, questions: asked.append(len(questions)))
     repository = SimpleNamespace(connection=connection, timeout_s=1.0)
     per_s, median_s = ask(repository, models=10, clients=3, batch=2, queries=100, seconds=0.0)

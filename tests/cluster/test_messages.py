@@ -113,11 +113,11 @@ async def test_queries_of_one_process_travel_together(
     questions = [Question.of(chain(8, 4 + number % 6)) for number in range(3 * MOST_TOGETHER)]
     expected = (await best_matches(session.directory, "test", questions, timeout_s=60)).matches
     await counted.take()
-    answers = await asyncio.gather(*(session.asker.best("test", [one], timeout_s=60) for one in questions))
+    answers = await asyncio.gather(*(session.query_batcher.best("test", [one], timeout_s=60) for one in questions))
     assert [answer.matches[0] for answer in answers] == list(expected)
     # The first leaves alone, the others as they fit into messages; two providers each.
     assert (await counted.take())["provider match"] <= 2 * 5
-    large = await session.asker.best("test", questions, timeout_s=60)
+    large = await session.query_batcher.best("test", questions, timeout_s=60)
     assert large.matches == expected
     assert await counted.take() == {"provider match": 2}
 
@@ -138,10 +138,12 @@ async def test_queries_do_not_wait_for_one_that_is_stuck(c: Any, s: Any, a: Any,
 
     a.handlers[key] = stuck_once
     question = [Question.of(GRAPH)]
-    first = asyncio.ensure_future(session.asker.best("test", question, timeout_s=60))
+    first = asyncio.ensure_future(session.query_batcher.best("test", question, timeout_s=60))
     while not asked:
         await asyncio.sleep(0.001)
-    second, cancelled = (asyncio.ensure_future(session.asker.best("test", question, timeout_s=60)) for _ in range(2))
+    second, cancelled = (
+        asyncio.ensure_future(session.query_batcher.best("test", question, timeout_s=60)) for _ in range(2)
+    )
     await asyncio.sleep(0)
     cancelled.cancel()
     assert (await second).matches[0].model_id == "first"
@@ -161,7 +163,7 @@ async def test_an_error_reaches_all_who_asked_together(c: Any, s: Any, a: Any, t
 
     session.directory.everywhere = broken
     question = [Question.of(GRAPH)]
-    asking = [session.asker.best("test", question, timeout_s=60) for _ in range(3)]
+    asking = [session.query_batcher.best("test", question, timeout_s=60) for _ in range(3)]
     found = await asyncio.gather(*asking, return_exceptions=True)
     assert [str(error) for error in found] == ["broken"] * 3
 
