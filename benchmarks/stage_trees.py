@@ -150,7 +150,7 @@ def studies(costs: Machine) -> None:
     trials = trials_of(spaces()["240 trials"], EPOCHS)
     rows = []
     for count in (1, 2, 4, 8):
-        # Each study has the trials of some hyper-parameters: peers have half of theirs in common.
+        # Each study has the trials of some hyper-parameters: neighbours have half of theirs in common.
         parts = [[trials[(30 * study + at) % 240] for at in range(60)] for study in range(count)]
         shared = simulate({f"s{number}": AllAtOnce(tuple(part)) for number, part in enumerate(parts)}, 40, costs)
         alone = [simulate(AllAtOnce(tuple(part)), 40, costs, shared=False) for part in parts]

@@ -1,7 +1,7 @@
 """One study and two at once for real, four and eight simulated: what they save together (the paper's figures 6.2, 6.3).
 
 Run `python -m benchmarks.studies_for_real FOLDER` on a quiet machine; started again, it goes on after the arms
-that are finished. Two sets of studies of learning rates and batch sizes: peers have half of their rates in common
+that are finished. Two sets of studies of learning rates and batch sizes: neighbours have half of their rates in common
 (*much*), or a quarter of them, and other batch sizes (*little*). For real: 12 trials of 16 epochs each; by the
 simulator, with the seconds that were measured: 12 of 16, and 144, as in the paper, of 60. All figures go to
 FOLDER/studies.json.

@@ -42,7 +42,7 @@ def make(kind: Kind, models: int, queries: int, seed: int = 0) -> Catalogue:
 
     ``random``: each model is drawn by chance. ``lineage``: all models of aged evolution (population 100, tournaments of
     10, one gene changed, or more until the model is a new one), whose fitness is a sum of effects that genes have alone
-    and beside their peer, and of noise.
+    and beside their neighbour, and of noise.
     """
     draw = random.Random(seed)
     fitness = _fitness(seed)

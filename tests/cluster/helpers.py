@@ -28,7 +28,7 @@ CONFIG = {
     "distributed.worker.memory.pause": 0.8,
     "distributed.comm.timeouts.connect": "20s",
 }
-# Nor is a peer taken for somebody on another host because one process stood still: tests say which way is taken.
+# Nor is a local peer taken for somebody on another host because one process stood still: tests say which way is taken.
 directory.LOCAL_PEER_TIMEOUT_S = 60.0
 
 

@@ -106,7 +106,7 @@ def test_only_what_changed_is_written(way: str, tmp_path: Path) -> None:
         graph = of({number: np.zeros((700, 600), np.float32) for number in range(5)})
         await make(repository, graph, "first", seed=1)
         child = await reserve(repository, graph, "second")
-        # Large tensors of a peer are the page cache's own memory; equal bytes elsewhere are as good.
+        # Large tensors of a local peer are the page cache's own memory; equal bytes elsewhere are as good.
         assert any(is_mapped(array) for array in child.arrays.values()) == (way == "file")
         changed = {2: child.arrays[2].copy(), 4: child.arrays[4].copy()}
         changed[2][300, 300] += 1  # in the middle: no look at the ends tells

@@ -33,7 +33,7 @@ async def begin(repository, name):
     reservations = [await reserve(repository, CHILD, f"{name}-{number}") for number in range(3)]
     session = repository.connection.session
     reader = await session.begin(repository.connection.caller(), None)
-    # A busy provider may not answer at once that it is a peer: then there would be no file to write.
+    # A busy provider may not answer at once that it is a local peer: then there would be no file to write.
     while await folder_of_home(session, reservations[0].model_id) is None:
         await asyncio.sleep(0.1)
     return reservations

@@ -157,10 +157,10 @@ class Evo:
         yield self._scheduler.take(self._clock.now, self._costs.coordinator_s)
         yield self._clock.now + self._costs.latency_s
 
-    def ask_all(self, query_batcher: Server, seconds: float, times: int = 1) -> Steps:
+    def ask_all(self, asker: Server, seconds: float, times: int = 1) -> Steps:
         """Ask every provider something that takes each so long, and wait for the last answer."""
         self.messages["match"] += len(self._providers)
-        yield query_batcher.take(self._clock.now, self._costs.ask_provider_s * len(self._providers))
+        yield asker.take(self._clock.now, self._costs.ask_provider_s * len(self._providers))
         yield self._clock.now + self._costs.latency_s
         yield max(provider.take(self._clock.now, seconds * times) for provider in self._providers)
         yield self._clock.now + self._costs.latency_s
