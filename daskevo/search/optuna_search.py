@@ -171,7 +171,7 @@ def _suggest(trial: Any, choice: Choice) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """SuspectProviders Optuna's log of each study and its warnings about experimental features in this block."""
+    """Silence Optuna's log of each study and its warnings about experimental features in this block."""
     import optuna
 
     before = optuna.logging.get_verbosity()
