@@ -50,7 +50,7 @@ async def test_an_opening_that_fails_gives_no_room_back(
 ) -> None:
     repository = await open_here(c, tmp_path / "root", shards=1)
     host, generation = plugin_of(a).host, (await repository.stats())["generation"]
-    coordinator_of(s)._follower.assigner.stopped = True  # this test is the coordinator
+    coordinator_of(s)._registry.assigner.stopped = True  # this test is the coordinator
     await host.close_shards([0])
     forgotten: list[int] = []
 

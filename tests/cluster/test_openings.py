@@ -45,13 +45,13 @@ async def closed_here(client: Any, scheduler: Any, worker: Any, root: Path) -> t
         await make(repository, GRAPH, model, keep=False)
     await at_rest(scheduler, worker)
     host, generation = plugin_of(worker).host, (await repository.stats())["generation"]
-    coordinator_of(scheduler)._follower.assigner.stopped = True  # the test is the coordinator
+    coordinator_of(scheduler)._registry.assigner.stopped = True  # the test is the coordinator
     await host.close_shards(range(8))
     return repository, host, generation
 
 
 async def read_all(repository: Any, scheduler: Any) -> None:
-    assigner = coordinator_of(scheduler)._follower.assigner
+    assigner = coordinator_of(scheduler)._registry.assigner
     assigner.stopped = False
     await assigner.assign()
     for model in MODELS:
@@ -138,7 +138,7 @@ async def test_who_waits_in_vain_is_told_how_far_it_is(
 
     monkeypatch.setattr(ServedShard, "adopt", adopt)
     monkeypatch.setattr(shard_openings, "ANSWER_S", 0.1)
-    assigner = coordinator_of(s)._follower.assigner
+    assigner = coordinator_of(s)._registry.assigner
     await plugin_of(a).host.close_shards([0])
     coordinator_of(s)._core.not_served(0, str(a.name))
     opening = asyncio.ensure_future(assigner.assign())
@@ -203,7 +203,7 @@ async def test_a_disk_that_stands_still_for_one_shard_keeps_no_other_closed(
     repository = await open_here(c, tmp_path / "root", shards=2)
     await at_rest(s, a)
     host, generation = plugin_of(a).host, (await repository.stats())["generation"]
-    coordinator_of(s)._follower.assigner.stopped = True
+    coordinator_of(s)._registry.assigner.stopped = True
     await host.close_shards(range(2))
     gate, real = Gate(), journal_reader.open_inside
 

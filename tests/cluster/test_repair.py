@@ -314,7 +314,7 @@ async def test_marked_models_leave_every_index_and_come_back(c: Any, s: Any, a: 
     (server,) = (host for host in hosts if home in host.shards)
     await server.close_shards([home])
     coordinator_of(s)._core.not_served(home, server.name)
-    await coordinator_of(s)._follower.assigner.assign()
+    await coordinator_of(s)._registry.assigner.assign()
     while coordinator_of(s)._untold or coordinator_of(s)._telling.locked() or len(matched()) != 1:
         await asyncio.sleep(0.01)
     await repository.retire("heir-7")

@@ -76,7 +76,7 @@ async def test_shards_that_a_provider_could_not_hand_over_in_time_are_opened_whe
     monkeypatch.setattr(core, "provider_left", lambda name: left.append((name, core.serves(name))) or went(name))
     monkeypatch.setattr("daskevo_plugins.provider.HAND_OVER_S", 0.0)
     monkeypatch.setattr("daskevo_plugins.coordinator.provider_registry._SEE_OFF_S", 0.1)
-    monkeypatch.setattr(coordinator_of(s)._follower.core, "hand_over", lambda *arguments: [])
+    monkeypatch.setattr(coordinator_of(s)._registry.core, "hand_over", lambda *arguments: [])
     await b.close()
     await until(lambda: shards(a) == 8)
     ((name, serving),) = left
@@ -92,7 +92,7 @@ async def test_the_last_providers_keep_what_nobody_can_take(
     await open_here(c, tmp_path / "root")
     for worker in (a, b):
         s.handle_worker_status_change("closing_gracefully", worker.address, "test")
-    follower = coordinator_of(s)._follower
+    follower = coordinator_of(s)._registry
     # It says at once that there is nothing to wait for.
     assert await asyncio.wait_for(follower.leave(str(a.name), a.address, 1000), 60)
     assert (shards(a), shards(b)) == (4, 4)

@@ -369,5 +369,5 @@ async def test_a_damaged_shard_is_not_opened_again_and_again(c: Any, s: Any, a: 
     await plugin_of(a).host.close_shards([number])
     shutil.rmtree(tmp_path / "root" / "shards" / "003")
     coordinator._core.not_served(number, str(a.name))
-    await asyncio.wait_for(coordinator._follower.assigner.assign(), 60)
+    await asyncio.wait_for(coordinator._registry.assigner.assign(), 60)
     assert coordinator._core.table().places[number] is None

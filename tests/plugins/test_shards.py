@@ -217,7 +217,7 @@ async def test_a_provider_whose_opening_hangs_is_passed_over_and_fenced(
     repository = await open_here(c, tmp_path / "root", shards=12)
     for number in range(8):
         await make(repository, GRAPH, f"m{number}", seed=number)
-    host, assigner = plugin_of(b).host, coordinator_of(s)._follower.assigner
+    host, assigner = plugin_of(b).host, coordinator_of(s)._registry.assigner
     slow = host.root = SlowRoot(host.root)
     real = assigner._transport.provider
 
@@ -258,7 +258,7 @@ async def test_a_shard_that_takes_long_is_opened_in_the_end(
     c: Any, s: Any, a: Any, t: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:
     repository = await open_here(c, tmp_path / "root")
-    assigner, waits, real = coordinator_of(s)._follower.assigner, [], plugin_of(a).host.open_shards
+    assigner, waits, real = coordinator_of(s)._registry.assigner, [], plugin_of(a).host.open_shards
 
     async def provider(address: str, method: str, *, timeout_s: float, **arguments: Any) -> Any:
         waits.append(timeout_s)

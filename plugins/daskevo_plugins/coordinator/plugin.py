@@ -45,7 +45,7 @@ from daskevo.wire.transport import PoolTransport, serve, withdraw
 from daskevo_plugins import metrics
 from daskevo_plugins.background_tasks import Background
 from daskevo_plugins.coordinator.attempt_settler import Settler
-from daskevo_plugins.coordinator.provider_registry import Follower
+from daskevo_plugins.coordinator.provider_registry import ProviderRegistry
 from daskevo_plugins.coordinator.root_lease import lease_root
 from daskevo_plugins.coordinator.scopes import Scopes
 from daskevo_plugins.coordinator.worker_setup import Equipper
@@ -137,10 +137,12 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             self._transport = PoolTransport(scheduler.rpc, scheduler.address, self.settings.key)
             self._directory = Directory(self._transport, self._current_table)
             self._settler = Settler(self._core, self._directory)
-            self._follower = Follower(self._core, scheduler, self._transport, self._background, self._table_changed)
+            self._registry = ProviderRegistry(
+                self._core, scheduler, self._transport, self._background, self._table_changed
+            )
             self._background.spawn(self._settler.run())
             self._background.spawn(self._compare_now_and_then())
-            self._follower.start()
+            self._registry.start()
             metrics.offer(self)
             self._show_pages()
         finally:
@@ -246,13 +248,13 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """Open a leaving provider's shards elsewhere; its tasks have left ``processing`` before this hook is called."""
         self._equipper.left(worker)
-        if self._started and self._follower.removed(worker) and self.settings.root is None:
+        if self._started and self._registry.removed(worker) and self.settings.root is None:
             self._background.spawn(self._tell_lost())
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Learn from a status event that a provider is about to leave while it still runs."""
         if isinstance(msg, dict) and msg.get("action") == "worker-status-change" and self._started:
-            self._follower.status_changed(topic, msg["status"])
+            self._registry.status_changed(topic, msg["status"])
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Keep providers and workers with tasks when the cluster scales down."""
@@ -521,12 +523,12 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """Add a provider; once shards have been assigned it gets those that nobody serves."""
         self._addresses[name] = address
         self._equipper.joined(address)
-        self._follower.join(name, address)
+        self._registry.join(name, address)
         return self._facts()
 
     async def leave(self, name: str, address: str, patience_s: float) -> bool:
         """Move the shards of a provider that is about to close; return whether others have them in time."""
-        return await self._follower.leave(name, address, patience_s)
+        return await self._registry.leave(name, address, patience_s)
 
     async def assign(self, opener: str, patience_s: float) -> dict[str, JSON]:
         """Assign all shards, wait until they are open, and return the table.
@@ -541,23 +543,23 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
                 + start_line(self._scheduler.address, PROVIDER),
                 workers=sorted(str(worker.name) for worker in self._scheduler.workers.values()),
             )
-        self._follower.given_out = True
-        self._follower.reopen()
-        await self._follower.assigner.wait_until_open(patience_s)
+        self._registry.given_out = True
+        self._registry.reopen()
+        await self._registry.assigner.wait_until_open(patience_s)
         # Every shard is served or known to be damaged now. From here on, a shard without files counts as lost, not new.
         if self._root is not None:
             await asyncio.to_thread(self._root.mark_served)
         await self._tell_marked()
         self._opened = True
         self._openers.discard(opener)
-        return self._follower.assigner.table().to_wire()
+        return self._registry.assigner.table().to_wire()
 
     async def _current_table(self) -> ShardTable:
-        return self._follower.assigner.table()
+        return self._registry.assigner.table()
 
     def table(self) -> JSON:
         """Return the shard table."""
-        return self._follower.assigner.table().to_wire()
+        return self._registry.assigner.table().to_wire()
 
     def worker_names(self) -> list[list[Any]]:
         """Return ``[name in the table, worker name as Dask has it]`` of all providers; Dask's names may be numbers."""
@@ -601,7 +603,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         if shard >= self._core.shards:
             raise InvalidInput(f"shard {shard} can't be fenced: this repository has {self._core.shards}")
         self._core.not_served(shard, provider)
-        self._follower.assigner.changed()
+        self._registry.assigner.changed()
         self._background.spawn(self._after_fence())
         return True
 
@@ -613,7 +615,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             return
         except RepositoryError as error:
             logger.warning("daskevo: the lease of %s can't be read: %s", self.settings.root, error)
-        await self._follower.assigner.assign()
+        await self._registry.assigner.assign()
 
     async def scope(self, scope: str, objective: str | None) -> str | None:
         """Declare a scope; return its objective."""
@@ -676,7 +678,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def _table_changed(self) -> None:
         self._settler.wake()
-        if self._follower.given_out and self._follower.assigner.is_open:
+        if self._registry.given_out and self._registry.assigner.is_open:
             self._background.spawn(self._tell_marked())
 
     async def _tell_marked(self) -> None:

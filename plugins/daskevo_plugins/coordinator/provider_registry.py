@@ -26,7 +26,7 @@ _SEE_OFF_S = 10.0
 """Longest time that a provider counts as present after Dask removed it, so that it can hand its shards over."""
 
 
-class Follower:
+class ProviderRegistry:
     """The providers of one repository and the shards that they serve.
 
     Parameters
