@@ -36,7 +36,7 @@ def epochs(path: Path) -> list[str]:
 
 async def beats(scheduler: Any, number: int) -> None:
     """Wait until the coordinator has heard so many signs of life more."""
-    pulse = coordinator_of(scheduler)._registry._pulse
+    pulse = coordinator_of(scheduler)._registry._heartbeats
     heard: set[float] = set()
     while len(heard) <= number:
         heard.update(seen.heard for seen in pulse._seen.values())

@@ -43,7 +43,7 @@ class _Seen:
     avoided_until: float = 0.0
 
 
-class Pulse:
+class Heartbeats:
     """Sends heartbeats to providers.
 
     Parameters

@@ -15,8 +15,8 @@ from daskevo.protocol.coordinator import Coordinator
 from daskevo.protocol.shard_table import Place
 from daskevo.wire.transport import Transport
 from daskevo_plugins.background_tasks import Background
-from daskevo_plugins.coordinator.heartbeat import Pulse
-from daskevo_plugins.coordinator.rebalancer import Mover
+from daskevo_plugins.coordinator.heartbeat import Heartbeats
+from daskevo_plugins.coordinator.rebalancer import Rebalancer
 from daskevo_plugins.coordinator.shard_assignment import Assigner
 
 logger = logging.getLogger(__name__)
@@ -58,14 +58,14 @@ class ProviderRegistry:
         self._background = background
         self._leaving: set[str] = set()
         """Addresses of workers about to close, including some that Dask has already removed."""
-        self._pulse = Pulse(transport, core.providers, self._listen, self._silent)
-        self.assigner = Assigner(core, transport, on_change, self.is_leaving, lambda: self._pulse.avoided)
-        self._mover = Mover(core, transport, self.assigner, self._leaving_names, self._gone, self.reopen)
+        self._heartbeats = Heartbeats(transport, core.providers, self._listen, self._silent)
+        self.assigner = Assigner(core, transport, on_change, self.is_leaving, lambda: self._heartbeats.avoided)
+        self._rebalancer = Rebalancer(core, transport, self.assigner, self._leaving_names, self._gone, self.reopen)
 
     def start(self) -> None:
         """Start heartbeats and rebalancing; they run as long as the repository is open."""
-        self._background.spawn(self._pulse.run())
-        self._background.spawn(self._mover.run())
+        self._background.spawn(self._heartbeats.run())
+        self._background.spawn(self._rebalancer.run())
 
     def reopen(self) -> None:
         """Open the shards that nobody serves."""
@@ -76,7 +76,7 @@ class ProviderRegistry:
         """Add a provider, new or returned: it gets unserved shards now, and its share of the others later."""
         self.core.provider_joined(name, address)
         self._leaving.discard(address)
-        self._mover.unsettle()
+        self._rebalancer.unsettle()
         self.assigner.changed()
         self.reopen()
 
@@ -87,7 +87,7 @@ class ProviderRegistry:
         elif any(place.address == address for place in self.core.providers().values()):
             # By address: the next worker of its nanny has the same name.
             self._leaving.add(address)
-            self._mover.unsettle()
+            self._rebalancer.unsettle()
 
     async def leave(self, name: str, address: str, patience_s: float) -> bool:
         """Wait until the shards of a leaving provider, which still serves, are elsewhere; False after `patience_s`."""
@@ -96,8 +96,8 @@ class ProviderRegistry:
         if self.core.providers().get(name) != Place(name, address):
             return False
         self._leaving.add(address)
-        self._mover.unsettle()
-        return await self._mover.until_handed_over(name, patience_s)
+        self._rebalancer.unsettle()
+        return await self._rebalancer.until_handed_over(name, patience_s)
 
     def removed(self, address: str) -> bool:
         """Handle Dask's removal of a worker; return whether a provider is gone at once.
@@ -117,7 +117,7 @@ class ProviderRegistry:
         return True
 
     async def _see_off(self, place: Place) -> None:
-        await self._mover.until_handed_over(place.name, _SEE_OFF_S)
+        await self._rebalancer.until_handed_over(place.name, _SEE_OFF_S)
         self._gone(place)
 
     def _gone(self, place: Place) -> None:
@@ -126,7 +126,7 @@ class ProviderRegistry:
         # By name and address: the worker may have been restarted, and joined again, before this was called.
         if self.core.providers().get(place.name) == place:
             self.core.provider_left(place.name)
-            self._mover.unsettle()
+            self._rebalancer.unsettle()
             self.assigner.changed()
             self.reopen()
 
@@ -140,8 +140,8 @@ class ProviderRegistry:
 
     def _silent(self) -> None:
         """Open the shards of silent providers elsewhere, if there are other providers."""
-        if self.core.give_up(self._pulse.silent, self._leaving_names()):
-            self._mover.unsettle()
+        if self.core.give_up(self._heartbeats.silent, self._leaving_names()):
+            self._rebalancer.unsettle()
             self.assigner.changed()
             self.reopen()
 

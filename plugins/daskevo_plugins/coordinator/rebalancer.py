@@ -34,7 +34,7 @@ _BREATH_S = 0.2
 """Pause between balancing moves, so that a request that needs all shards finds a moment at which all are open."""
 
 
-class Mover:
+class Rebalancer:
     """Carries out the moves of `Coordinator.hand_over` and `Coordinator.even_out`.
 
     Parameters
