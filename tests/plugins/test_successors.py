@@ -194,9 +194,9 @@ def test_a_part_whose_sending_failed_is_sent_again_unless_it_was_taken(taken: bo
         async with Worker(s.address, host="127.0.0.1", nthreads=1, name="late", resources={"provider": 1}) as late:
             while "late" not in coordinator._core.providers():
                 await asyncio.sleep(0.01)
-            while late.address not in coordinator._equipper._has or coordinator._equipper._sent:
+            while late.address not in coordinator._worker_setup._has or coordinator._worker_setup._sent:
                 await asyncio.sleep(0.01)
-            assert await coordinator._equipper.equip([late.address]) == {}
+            assert await coordinator._worker_setup.equip([late.address]) == {}
             assert sent == [[late.address]] * (1 if taken else 2)
         await repository.close()
 

@@ -48,7 +48,7 @@ from daskevo_plugins.coordinator.attempt_settler import Settler
 from daskevo_plugins.coordinator.provider_registry import ProviderRegistry
 from daskevo_plugins.coordinator.root_lease import lease_root
 from daskevo_plugins.coordinator.scopes import Scopes
-from daskevo_plugins.coordinator.worker_setup import Equipper
+from daskevo_plugins.coordinator.worker_setup import WorkerSetup
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         """Calls of `open` that are under way: the failure of one must not close the repository for another."""
         self._leaving: object = None
         """A token for the latest time that the last client left."""
-        self._equipper = Equipper(scheduler, self.settings)
+        self._worker_setup = WorkerSetup(scheduler, self.settings)
         self._lease: Lease | None = None
         self._root: Root | None = None
         self._scopes = Scopes(None, self._check_lease)
@@ -229,7 +229,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     async def _equip_new(self, worker: str) -> None:
         """Send the plugin to a worker until it takes it or leaves: a new worker may be busy or suspended at first."""
         for pause_s in itertools.chain(_EQUIP_AGAIN_S, itertools.repeat(_EQUIP_AGAIN_S[-1])):
-            troubles = await self._equipper.equip([worker])
+            troubles = await self._worker_setup.equip([worker])
             if worker not in troubles or worker not in self._scheduler.workers:
                 return
             logger.warning("daskevo: worker %s takes no part in the repository: %s", worker, troubles[worker])
@@ -247,7 +247,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """Open a leaving provider's shards elsewhere; its tasks have left ``processing`` before this hook is called."""
-        self._equipper.left(worker)
+        self._worker_setup.left(worker)
         if self._started and self._registry.removed(worker) and self.settings.root is None:
             self._background.spawn(self._tell_lost())
 
@@ -387,7 +387,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
         self._equips = True
         # Noted before the plugin is sent: a worker that leaves meanwhile is no longer among the scheduler's.
         names = {address: str(worker.name) for address, worker in self._scheduler.workers.items()}
-        troubles = await self._equipper.equip()
+        troubles = await self._worker_setup.equip()
         # A worker that has left meanwhile is not an error.
         return [
             [names[address], address, trouble]
@@ -397,7 +397,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def equipped(self, address: str) -> bool:
         """Note that a worker has fetched the plugin itself."""
-        self._equipper.has_it(address)
+        self._worker_setup.has_it(address)
         return True
 
     async def abandon(self, opener: str) -> bool:
@@ -461,7 +461,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     async def _end(self) -> None:
         await self._background.end(_CLOSING_S)
         # Workers close their journals before the lease lets the next job open them.
-        await self._equipper.take_back()
+        await self._worker_setup.take_back()
         await self._give_lease_back()
 
     async def hello(self, versions: dict[str, str], opener: str) -> dict[str, JSON]:
@@ -522,7 +522,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
     def join(self, name: str, address: str) -> dict[str, JSON]:
         """Add a provider; once shards have been assigned it gets those that nobody serves."""
         self._addresses[name] = address
-        self._equipper.joined(address)
+        self._worker_setup.joined(address)
         self._registry.join(name, address)
         return self._facts()
 

@@ -28,7 +28,7 @@ _END_S = 20.0
 """Longest wait for a worker to confirm that it removed the plugin."""
 
 
-class Equipper:
+class WorkerSetup:
     """Sends a repository's worker plugin, once to each worker.
 
     Parameters
