@@ -44,7 +44,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Deposit:
+class NewSnapshot:
     """A snapshot to put.
 
     Parameters
@@ -78,7 +78,7 @@ class Deposit:
     extra: JSON
 
 
-async def deposit(session: Session, caller: Caller, made: Deposit) -> ModelRecord:
+async def put_snapshot(session: Session, caller: Caller, made: NewSnapshot) -> ModelRecord:
     """Put a snapshot and return its record.
 
     If a snapshot with the same content is stored under the name, by an earlier run of the task, return its record.
@@ -146,7 +146,7 @@ class _Compared(NamedTuple):
     entries: dict[int, OwnerEntry]
 
 
-def _compare(made: Deposit, base: ModelRecord | None, taken: ModelRecord | None) -> _Compared:
+def _compare(made: NewSnapshot, base: ModelRecord | None, taken: ModelRecord | None) -> _Compared:
     """Compare a snapshot with its base; blocks while it hashes all tensors, if there is anything to compare with."""
     graph = attach(made.graph, {name: TensorSpec.of(array) for name, array in made.attached.items()})
     tensors = {number: portable(array) for number, array in enumerate((*made.weights, *made.attached.values()))}
@@ -154,7 +154,7 @@ def _compare(made: Deposit, base: ModelRecord | None, taken: ModelRecord | None)
     return _Compared(graph, graph.text, tensors, hashed, {} if base is None else shared(graph, hashed, base))
 
 
-async def _look(session: Session, made: Deposit) -> tuple[ModelRecord | None, ModelRecord | None]:
+async def _look(session: Session, made: NewSnapshot) -> tuple[ModelRecord | None, ModelRecord | None]:
     """Return the record that is stored under the name, and that of the base if it can be reserved from; or None."""
     messages: list[Message] = [] if made.is_new else [Status(made.name)]
     if made.base is not None:

@@ -17,7 +17,7 @@ import numpy as np
 from daskevo.client.best_match import left_out
 from daskevo.client.model_reader import read_model
 from daskevo.client.session import Caller, Session
-from daskevo.client.snapshot_put import Deposit, deposit
+from daskevo.client.snapshot_put import NewSnapshot, put_snapshot
 from daskevo.errors import (
     ClusterError,
     CorruptRecord,
@@ -103,7 +103,7 @@ class Snapshots(HandleBase):
             If there was no answer in time; `repository.status` tells the outcome later.
         """
         connection = self.connection
-        made = self._deposit(snapshot, step, name, base, labels, metrics)
+        made = self._new_snapshot(snapshot, step, name, base, labels, metrics)
         return connection.run(_put, connection.session, connection.caller(), made)
 
     def begin_put_snapshot(
@@ -136,7 +136,7 @@ class Snapshots(HandleBase):
         connection = self.connection
         # Asked for in the task's own thread: on the event loop nothing tells which task is calling.
         caller = connection.caller()
-        made = self._deposit(snapshot, step, name, base, labels, metrics)
+        made = self._new_snapshot(snapshot, step, name, base, labels, metrics)
         result: Future[ModelId] = Future()
         # From here on `cancel` of the future returns False: a put that was sent can't be called back.
         result.set_running_or_notify_cancel()
@@ -159,7 +159,7 @@ class Snapshots(HandleBase):
         connection.post(begin)
         return result
 
-    def _deposit(
+    def _new_snapshot(
         self,
         snapshot: Snapshot,
         step: int,
@@ -167,7 +167,7 @@ class Snapshots(HandleBase):
         base: str | None,
         labels: Sequence[str],
         metrics: Mapping[str, Any] | None,
-    ) -> Deposit:
+    ) -> NewSnapshot:
         if not isinstance(snapshot, Snapshot):
             raise InvalidInput(f"a {type(snapshot).__name__} was passed to put_snapshot: pass a Snapshot")
         if type(step) is not int or step < 0:
@@ -175,7 +175,7 @@ class Snapshots(HandleBase):
         if isinstance(labels, str):
             raise InvalidInput(f"labels={labels!r:.60} is one text: pass a list of labels")
         drawn = f"snap-{uuid.uuid4().hex}"
-        return Deposit(
+        return NewSnapshot(
             name=ModelId(drawn if name is None else check_name(name)),
             is_new=name is None,
             scope=snapshot_scope(self.scope),
@@ -282,8 +282,8 @@ def _tensors_of(record: ModelRecord) -> dict[tuple[ModelId, int], int]:
     return {(entry.owner, entry.number): key.spec.nbytes for key, entry in zip(keys, entries, strict=True)}
 
 
-async def _put(session: Session, caller: Caller, made: Deposit) -> ModelId:
-    return (await deposit(session, caller, made)).model_id
+async def _put(session: Session, caller: Caller, made: NewSnapshot) -> ModelId:
+    return (await put_snapshot(session, caller, made)).model_id
 
 
 async def _read(session: Session, caller: Caller, name: ModelId) -> StoredSnapshot:
