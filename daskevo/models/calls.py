@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -104,7 +104,7 @@ def read_call(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *,
             },
         }
     except NotStorable as error:
-        reason = "free-variable" if _holds_variable([args, kwargs]) else "call-argument"
+        reason = "free-variable" if any(map(is_variable, _leaves([args, kwargs]))) else "call-argument"
         raise cannot_flatten(
             reason, f"{describe(operation)} is called with an argument of type {error}", layer=operation.name
         ) from error
@@ -185,20 +185,9 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _any(value: Any, test: Callable[[Any], bool]) -> bool:
-    return any(test(leaf) for leaf in _leaves(value))
-
-
-def _holds_tensor(value: Any) -> bool:
-    return _any(value, lambda leaf: isinstance(leaf, keras.KerasTensor))
-
-
 def _only_tensors(value: Any) -> bool:
-    return _holds_tensor(value) and not _any(value, lambda leaf: not isinstance(leaf, keras.KerasTensor))
-
-
-def _holds_variable(value: Any) -> bool:
-    return _any(value, is_variable)
+    leaves = list(_leaves(value))
+    return bool(leaves) and all(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
 
 
 def _is_default(operation: Any, name: str, value: Any) -> bool:

@@ -218,10 +218,7 @@ class _Fitting:
         if any(size is None for each in sizes for size in each) or specs[0].rank not in _BY_RANK:
             raise self._refused(name, said)
         known: list[list[int]] = [[int(size or 0) for size in each] for each in sizes]
-        largest, smallest = (
-            [max(each) for each in zip(*known, strict=True)],
-            [min(each) for each in zip(*known, strict=True)],
-        )
+        largest, smallest = ([pick(each) for each in zip(*known, strict=True)] for pick in (max, min))
         if all(high - low <= PADDED for high, low in zip(largest, smallest, strict=True)):
             for index, each in enumerate(known):
                 if each != largest:

@@ -10,6 +10,7 @@ import collections
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
@@ -109,50 +110,40 @@ def without_values() -> Iterator[Callable[[], list[Any]]]:
 
 
 @contextlib.contextmanager
-def fresh_names() -> Iterator[None]:
-    """Let Keras number the names of layers as in a process that has made none."""
-    before = global_state.get_global_attribute(_NAME_COUNTS)
-    global_state.set_global_attribute(_NAME_COUNTS, collections.defaultdict(int))
+def _global_given_back(name: str, *inside: Any) -> Iterator[None]:
+    """Restore one of Keras' global attributes after a block, which begins with the value `inside` if it is given."""
+    before = global_state.get_global_attribute(name)
+    if inside:
+        global_state.set_global_attribute(name, *inside)
     try:
         yield
     finally:
-        global_state.set_global_attribute(_NAME_COUNTS, before)
+        global_state.set_global_attribute(name, before)
 
 
-@contextlib.contextmanager
-def names_given_back() -> Iterator[None]:
+def fresh_names() -> AbstractContextManager[None]:
+    """Let Keras number the names of layers as in a process that has made none."""
+    return _global_given_back(_NAME_COUNTS, collections.defaultdict(int))
+
+
+def names_given_back() -> AbstractContextManager[None]:
     """Let what is named in this block leave no trace in later names: the next block gives the same ones again.
 
     Unlike in `fresh_names`, layers from before the block keep their names to themselves, so that a model may use them.
     """
-    # The block counts in a copy: `before` must not change, as it is put back.
+    # The block counts in a copy: what is put back must not have changed.
     before = global_state.get_global_attribute(_NAME_COUNTS) or {}
-    global_state.set_global_attribute(_NAME_COUNTS, collections.defaultdict(int, before))
-    try:
-        yield
-    finally:
-        global_state.set_global_attribute(_NAME_COUNTS, collections.defaultdict(int, before))
+    return _global_given_back(_NAME_COUNTS, collections.defaultdict(int, before))
 
 
-@contextlib.contextmanager
-def dtype_policy_given_back() -> Iterator[None]:
+def dtype_policy_given_back() -> AbstractContextManager[None]:
     """Restore the global dtype policy after a block; a policy that was not read yet stays unread."""
-    before = global_state.get_global_attribute(_DTYPE_POLICY)
-    try:
-        yield
-    finally:
-        global_state.set_global_attribute(_DTYPE_POLICY, before)
+    return _global_given_back(_DTYPE_POLICY)
 
 
-@contextlib.contextmanager
-def drawing_from(generator: keras.random.SeedGenerator) -> Iterator[None]:
+def drawing_from(generator: keras.random.SeedGenerator) -> AbstractContextManager[None]:
     """Let random operations that have no seed generator of their own draw from this one, in place of Keras' global."""
-    before = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
-    global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
-    try:
-        yield
-    finally:
-        global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, before)
+    return _global_given_back(GLOBAL_SEED_GENERATOR, generator)
 
 
 def give_value(variable: Any, initializer: Callable[..., Any] | None = None) -> None:

@@ -24,27 +24,19 @@ def seeded(seed: int) -> Iterator[None]:
         0 to 2**32 - 1.
     """
     keras.utils.set_random_seed(seed)
-    module = _seed_module()
-    if module is None:
+    with apart(seed):
         yield
-        return
-    shared = module.python_random
-    module.python_random = random.Random(seed)
-    try:
-        yield
-    finally:
-        module.python_random = shared
 
 
 @contextlib.contextmanager
-def apart() -> Iterator[None]:
+def apart(seed: int = 0) -> Iterator[None]:
     """Make layers in this block without drawing from the generator that the seeds of later ones come from."""
     module = _seed_module()
     if module is None:
         yield
         return
     shared = module.python_random
-    module.python_random = random.Random(0)
+    module.python_random = random.Random(seed)
     try:
         yield
     finally:
