@@ -25,6 +25,11 @@ def test_a_search_prints_its_figures(file: str, capsys: pytest.CaptureFixture[st
     assert found["loads"][0]["name"] == "search's process"
 
 
+def test_a_share_may_be_frozen(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["search", "--costs", file, "--trainers", "4", "--evaluations", "12", "--freeze", "0.5"])
+    assert json.loads(capsys.readouterr().out)["evaluations"] == 12
+
+
 def test_queries_print_theirs(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["queries", "--costs", file, "--workers", "1", "8"])
     assert [row["providers"] for row in json.loads(capsys.readouterr().out)] == [1, 2]
@@ -32,7 +37,12 @@ def test_queries_print_theirs(file: str, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--set", "coffee_s=1"], "coffee_s"), (["--shards", "0"], "shards=0"), (["--set", "x"], "NAME")],
+    [
+        (["--set", "coffee_s=1"], "coffee_s"),
+        (["--shards", "0"], "shards=0"),
+        (["--freeze", "all"], "no policy"),
+        (["--set", "x"], "NAME"),
+    ],
 )
 def test_what_is_wrong_is_said(file: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

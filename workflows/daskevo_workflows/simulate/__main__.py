@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     search_.add_argument("--seed", type=int, default=0)
     search_.add_argument("--providers", type=int, help="one for each four trainers when left out")
     search_.add_argument("--shards", type=int, default=64)
-    search_.add_argument("--freeze", default=FREEZE)
+    search_.add_argument("--freeze", type=_freeze, default=FREEZE)
     search_.add_argument("--no-transfer", action="store_true")
     search_.add_argument("--keep", choices=("evo", "files"), default="evo")
     search_.add_argument(
@@ -83,6 +83,13 @@ def _changed(word: str) -> tuple[str, float]:
         return name, float(value)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{word!r} is no NAME=SECONDS") from error
+
+
+def _freeze(word: str) -> str | float:
+    try:
+        return float(word)
+    except ValueError:
+        return word
 
 
 def _measure(given: argparse.Namespace) -> None:
