@@ -67,7 +67,7 @@ def claims_of(snapshot: ShardSnapshot) -> list[Claim]:
     # Without bits of models on their own tensors: these go with staged parts, which are claims themselves, or by
     # retirement.
     claims: dict[Claim, None] = {bits.claim: None for bits in snapshot.bits if bits.model != bits.owner}
-    claims |= {(view.model, view.attempt): None for view in snapshot.staged}
+    claims |= {view.segment: None for view in snapshot.staged}
     claims |= dict.fromkeys(_unnamed_files(snapshot))
     return list(claims)
 
@@ -143,7 +143,7 @@ def differences(
     unknown = _Unknown(frozenset(unread), shards)
     views = list(snapshots)
     models = {view.model: view for snapshot in views for view in snapshot.models}
-    staged = {(view.model, view.attempt) for snapshot in views for view in snapshot.staged}
+    staged = {view.segment for snapshot in views for view in snapshot.staged}
     bits = {(entry.owner, entry.claim): entry.numbers for snapshot in views for entry in snapshot.bits}
     found = []
     for view in models.values():
@@ -156,7 +156,7 @@ def differences(
                 unknown.inherit(owner, view.model)
                 continue
             there = models[owner].alive if owner in models else frozenset()
-            covered = bits.get((owner, (view.model, view.attempt)), frozenset())
+            covered = bits.get((owner, view.segment), frozenset())
             for kind, missing in (("missing tensor", numbers - there), ("missing reference", numbers - covered)):
                 if missing:
                     words = f"{view.model} uses tensors {sorted(missing)} of {owner}"

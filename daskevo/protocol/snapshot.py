@@ -29,13 +29,22 @@ from daskevo.types import Attempt, ModelId
 
 
 @dataclass(frozen=True)
-class ModelView(Wire):
-    """A model in its home shard."""
-
+class _OfAttempt(Wire):
     plain: ClassVar[bool] = True
 
     model: Annotated[ModelId, MODEL]
     attempt: Annotated[Attempt, TICK]
+
+    @property
+    def segment(self) -> Segment:
+        """Key of the attempt's segment: (model, attempt)."""
+        return self.model, self.attempt
+
+
+@dataclass(frozen=True)
+class ModelView(_OfAttempt):
+    """A model in its home shard."""
+
     state: Annotated[ModelState, choice(*get_args(ModelState))]
     uses: Annotated[dict[ModelId, frozenset[int]], USES]
     """Tensors that its map uses, by owner, own tensors included."""
@@ -47,13 +56,9 @@ class ModelView(Wire):
 
 
 @dataclass(frozen=True)
-class StagedView(Wire):
+class StagedView(_OfAttempt):
     """A staged attempt in its home shard."""
 
-    plain: ClassVar[bool] = True
-
-    model: Annotated[ModelId, MODEL]
-    attempt: Annotated[Attempt, TICK]
     own_bytes: Annotated[int, COUNT]
     has_file: Annotated[bool, BOOLEAN]
 
@@ -76,18 +81,8 @@ class BitsView(Wire):
 
 
 @dataclass(frozen=True)
-class FileView(Wire):
+class FileView(_OfAttempt):
     """A segment file in the shard's folder."""
-
-    plain: ClassVar[bool] = True
-
-    model: Annotated[ModelId, MODEL]
-    attempt: Annotated[Attempt, TICK]
-
-    @property
-    def segment(self) -> Segment:
-        """Key of the segment: (model, attempt)."""
-        return self.model, self.attempt
 
 
 @dataclass(frozen=True)
@@ -110,8 +105,8 @@ class ShardSnapshot(Wire):
     def named_files(self) -> frozenset[Segment]:
         """Segment files that the records name."""
         # The file of a model goes with its last living tensor, also while the model's record stays.
-        kept = {(view.model, view.attempt) for view in self.models if view.has_file and view.alive}
-        return frozenset(kept | {(view.model, view.attempt) for view in self.staged if view.has_file})
+        kept = {view.segment for view in self.models if view.has_file and view.alive}
+        return frozenset(kept | {view.segment for view in self.staged if view.has_file})
 
 
 def snapshot_of(
