@@ -161,6 +161,7 @@ class OfflineConnection:
                 summaries = {m: summary_of(r) for m, r in published(served.shard).items()}
                 transport.host.models.index_shard(served.shard, summaries)
                 transport.host.take(served, summaries)
+        # `again` would bring back what an earlier call left out; there was none.
         leave_out(transport.host, transport.table(), _marked(self.root), again=False)
         if self.damage:
             self.session.directory.warns = False

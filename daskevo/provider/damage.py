@@ -87,6 +87,7 @@ def _in_file(opened: Segment, named: Named) -> dict[int, str]:
     _compare(found, {number: opened.entries[number].digest for number in there}, named, f"in {opened.path}")
     try:
         opened.check(there)
+    # Replaced is a CorruptRecord, too, but no damage: the caller opens the new file.
     except Replaced:
         raise
     except CorruptRecord:

@@ -39,6 +39,7 @@ class Pressure(NamedTuple):
     def of(cls, worker: Any) -> Pressure | None:
         """Read the thresholds of a worker from Dask's configuration; None if the worker neither spills nor pauses."""
         manager = worker.memory_manager
+        # Each of Dask's thresholds may be switched off (False): the next higher one stands in for it.
         spill = manager.memory_spill_fraction or manager.memory_pause_fraction
         if not manager.memory_limit or not spill:
             return None

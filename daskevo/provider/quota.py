@@ -47,6 +47,7 @@ class Quota:
         """Return ``[bytes that may be stored here, this provider's share]``; None without a quota."""
         if self.quota_bytes is None:
             return None
+        # Rounded down, so that all shares together never exceed the quota.
         share = self.quota_bytes * self._served() // self._shards
         return [max(share - self._stored_bytes() - self._claimed, 0), share]
 

@@ -197,6 +197,7 @@ class Openings:
             if known.generation == generation:
                 known.wanted_until = max(known.wanted_until, wanted_until)
                 return former
+            # Not by the request of an older coordinator, which is refused when its turn comes.
             known.superseded = known.generation < generation
         number = next(self._numbers)
         opening = ShardOpening(number, shard, generation, floor, wanted_until, self._turn, alone=self._alone)
