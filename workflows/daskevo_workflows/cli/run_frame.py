@@ -15,8 +15,7 @@ from daskevo_workflows.cli.clusters import a_cluster
 from daskevo_workflows.cli.group import RefusedCommand
 from daskevo_workflows.cli.interrupts import Interrupts, heard
 from daskevo_workflows.cli.paths import RUN, run_folder
-from daskevo_workflows.cli.resume_hint import kept
-from daskevo_workflows.cli.run_messages import say_first_is_slow, say_where
+from daskevo_workflows.cli.run_messages import kept, say_first_is_slow, say_where
 from daskevo_workflows.cli.walltime import Walltime, end_stopped
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Messages about a run: its folder, its dashboard page and notices at the start; unanswered questions at the end."""
+"""Messages about a run: folder, dashboard page and notices at its start, unanswered questions, how to continue it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from daskevo_workflows.cli.invocation import is_whole
+from daskevo_workflows.cli.invocation import is_whole, same_command
+from daskevo_workflows.cli.paths import RUN
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -81,3 +82,23 @@ def say_unanswered(reports: Iterable[Report], *, was_empty: bool = False) -> str
         "they inherited nothing, or less than there was. Providers, or the machine, were too busy: have fewer trainers "
         "on it, or more providers, or jobs of providers with cores of their own"
     )
+
+
+def how_to_go_on(folder: Path, what: str) -> str:
+    """Say how to continue a run that was interrupted.
+
+    Parameters
+    ----------
+    what:
+        What is kept of it, such as ``Every finished evaluation is kept``.
+    """
+    if not (folder / RUN).exists():
+        return (
+            f"Stopped before the run had begun: there is nothing to keep yet. To begin it:\n    {same_command(folder)}"
+        )
+    return f"Stopped. {kept(folder, what)}"
+
+
+def kept(folder: Path, what: str, how: str = "to go on") -> str:
+    """Say what is kept of a run, and the command that goes on with it."""
+    return f"{what}; {how}:\n    {same_command(folder)}"

@@ -1,4 +1,4 @@
-"""Messages of both `daskevo nas` and `daskevo status`: best models of a search, what was inherited, what is stored."""
+"""Messages of `daskevo status` and of `nas` or `tune`: best models, hyper-parameters, what was inherited or stored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from daskevo_workflows.measurements.tables import padded
 
 if TYPE_CHECKING:
+    from daskevo.tuning import Configuration
     from daskevo_workflows.results.result import Found, Result
 
 
@@ -47,3 +48,11 @@ def say_stored(summary: Mapping[str, Any]) -> str | None:
     # Below 5 % the figures look the same, and a factor of 1.0 says nothing.
     ratio = f" ({say_times(full / stored)})" if stored and full and full > 1.05 * stored else ""
     return f"{say_bytes(stored)} for {living}; full copies would take {say_bytes(full)}{ratio}"
+
+
+def say_hyperparameters(configuration: Configuration, most: int = 500) -> str:
+    """Say the hyper-parameters of a trial in at most so many characters."""
+    from daskevo_plugins.formatting import plain
+
+    named = {**configuration.sequences, **configuration.constants}
+    return plain(", ".join(f"{name}={value!r}" for name, value in named.items()), most)

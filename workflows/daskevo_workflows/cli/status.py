@@ -8,14 +8,14 @@ import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from daskevo_workflows.cli.completion import FOLDER
 from daskevo_workflows.cli.json_lines import AS_JSON, NAS_KEYS, TUNE_KEYS, print_json_line
 from daskevo_workflows.cli.models_arguments import print_columns
-from daskevo_workflows.cli.search_summary import say_models, say_stored
+from daskevo_workflows.cli.search_summary import say_hyperparameters, say_models, say_stored
 
 if TYPE_CHECKING:
     from daskevo.runs import SessionRow
@@ -113,16 +113,12 @@ def _study(run: Path, as_json: bool) -> None:
 
     study = read_study(run)
     if as_json:
-        found = [
-            {
-                "quality": one.quality,
-                "step": one.step,
-                "hyperparameters": {name: repr(value) for name, value in _parts(one.configuration).items()},
-                "snapshot": None,
-            }
-            for one in study.best[:1]
-        ]
-        line = summary(study.figures, study.runtime_s, found[0] if found else None)
+        found = None
+        for one in study.best[:1]:
+            named = {**one.configuration.sequences, **one.configuration.constants}
+            said = {name: repr(value) for name, value in named.items()}
+            found = {"quality": one.quality, "step": one.step, "hyperparameters": said, "snapshot": None}
+        line = summary(study.figures, study.runtime_s, found)
         print_json_line((*TUNE_KEYS, STATE), {**line, STATE: study.state})
         return
     with RunView(run) as view:
@@ -143,16 +139,11 @@ def _study(run: Path, as_json: bool) -> None:
     lines += [
         (
             "best" if place == 0 else "",
-            f"{study.objective.metric} {quality}  step {one.step}  "
-            + plain(", ".join(f"{name}={value!r}" for name, value in _parts(one.configuration).items()), 300),
+            f"{study.objective.metric} {quality}  step {one.step}  {say_hyperparameters(one.configuration, 300)}",
         )
         for place, (one, quality) in enumerate(zip(shown, say_qualities([one.quality for one in shown]), strict=True))
     ]
     _print(lines)
-
-
-def _parts(configuration: Any) -> dict[str, Any]:
-    return {**configuration.sequences, **configuration.constants}
 
 
 def _state(state: str, sessions: Sequence[SessionRow]) -> str:

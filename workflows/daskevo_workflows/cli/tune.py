@@ -17,13 +17,14 @@ from daskevo_workflows.cli.json_lines import AS_JSON, TUNE_KEYS, print_json_line
 from daskevo_workflows.cli.paths import problem_word, root_for_run
 from daskevo_workflows.cli.run_frame import carry_on, open_run
 from daskevo_workflows.cli.run_options import COUNT, quota_option, run_options, time_limit_option
+from daskevo_workflows.cli.search_summary import say_hyperparameters
 from daskevo_workflows.cli.walltime import Walltime, end_out_of_time, walltime_option
 from daskevo_workflows.execution.deadline import WALLTIME
 
 if TYPE_CHECKING:
     from daskevo.types import Objective
     from daskevo_workflows.problems import ProblemReference
-    from daskevo_workflows.studies.result import FoundTrial, StudyResult
+    from daskevo_workflows.studies.result import StudyResult
     from daskevo_workflows.studies.strategy_driver import StudyProgress
 
 KEPT = "Every answer and every snapshot is kept"
@@ -281,7 +282,7 @@ def _say_found(result: StudyResult, *, err: bool) -> None:
     for place, (found, quality) in enumerate(
         zip(best, say_qualities([found.quality for found in best]), strict=True), start=1
     ):
-        words = f"{metric} {quality}  {found.trial}  step {found.step}  {_say_choices(found)}"
+        words = f"{metric} {quality}  {found.trial}  step {found.step}  {say_hyperparameters(found.configuration)}"
         click.echo(f"  {place}. {words}", err=err)
 
 
@@ -293,10 +294,3 @@ def _say_report(result: StudyResult, *, err: bool) -> None:
         click.echo(f"report:     {result.report()}", err=err)
     except (DaskevoError, OSError) as error:
         click.echo(f"The report was not written: {error}", err=True)
-
-
-def _say_choices(found: FoundTrial) -> str:
-    from daskevo_plugins.formatting import plain
-
-    hyperparameters = {**found.configuration.sequences, **found.configuration.constants}
-    return plain(", ".join(f"{name}={value!r}" for name, value in hyperparameters.items()))

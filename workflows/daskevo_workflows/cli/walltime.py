@@ -14,7 +14,7 @@ import click
 
 from daskevo_workflows.cli.exit_codes import STOPPED_FOR_TIME
 from daskevo_workflows.cli.interrupts import INTERRUPTED, Interrupts
-from daskevo_workflows.cli.resume_hint import how_to_go_on, kept
+from daskevo_workflows.cli.run_messages import how_to_go_on, kept
 
 TOO_SHORT = 2
 """Exit code if the whole time was too short for any work: repeating the command would not help."""

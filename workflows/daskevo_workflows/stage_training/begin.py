@@ -91,7 +91,7 @@ def check(problem: Any, configuration: Configuration, data: Any = None, *, until
     # What is built and what takes which name depend on the header alone: trials of a study mostly share it.
     key = id(problem), configuration.header
     known = _checked.get(key)
-    if known is None or known[0] is not problem:
+    if known is None:
         made = compiled(problem, configuration, 0)
         # The problem is kept with its entry, so that no other gets its id.
         known = _checked[key] = problem, made.others
