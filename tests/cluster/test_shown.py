@@ -12,7 +12,7 @@ from daskevo.provider.call_counts import Tally
 from daskevo_plugins.dashboard import poll
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.plugin import DashboardPlugin
-from daskevo_plugins.dashboard.poll import Looker, _read
+from daskevo_plugins.dashboard.poll import Poller, _read
 from daskevo_plugins.dashboard.repository_views import EVERY_S
 from tests.cluster.helpers import at_rest, chain, coordinator_of, evo_cluster, make, open_here, plugin_of, reserve
 
@@ -26,24 +26,24 @@ async def test_providers_tell_what_they_hold_and_what_they_were_asked(c: Any, s:
     await reserve(repository, chain(8, 6, 3, 5), "third")
     await repository.connection.session.outbox.sent()  # the ends of the other two
     coordinator = coordinator_of(s)
-    sight = _read("k", await coordinator.shown(100, 10.0), 0.0)
+    view = _read("k", await coordinator.shown(100, 10.0), 0.0)
     stats = await repository.stats()
-    assert (sight.total("models"), sight.attempts) == (2, 1)
+    assert (view.total("models"), view.attempts) == (2, 1)
     for figure, name in (("stored_bytes", "payload_bytes"), ("full_copy_bytes",) * 2, ("journal_bytes",) * 2):
-        assert sight.total(figure) == stats[name]
-    assert sight.total("references") + sight.total("reservations") < stats["references"]  # without those on one's own
-    assert sight.total("reservations") > 0
-    rows = {row.model_id: row for row in sight.models}
+        assert view.total(figure) == stats[name]
+    assert view.total("references") + view.total("reservations") < stats["references"]  # without those on one's own
+    assert view.total("reservations") > 0
+    rows = {row.model_id: row for row in view.models}
     assert (rows["child"].ancestor, rows["child"].contributor) == ("first", "first")
     assert rows["child"].contributed == rows["child"].tensors - rows["child"].own_tensors == 4
     assert (rows["first"].heirs, rows["first"].given_tensors) == (2, 4)
     assert rows["first"].given_bytes == rows["first"].own_bytes
-    assert dict(sight.labels) == {"user:one": 1, "best:run": 1}
-    assert [(row.scope, row.objective, row.models) for row in sight.scopes] == [("test", "max score", 2)]
-    assert sum(row.asked for row in sight.shard_rows) > 0
+    assert dict(view.labels) == {"user:one": 1, "best:run": 1}
+    assert [(row.scope, row.objective, row.models) for row in view.scopes] == [("test", "max score", 2)]
+    assert sum(row.asked for row in view.shard_rows) > 0
     tallies = [plugin_of(worker).host.tally for worker in (a, b)]
     assert all(tally.queries.items >= 3 for tally in tallies)
-    assert sum(tally.puts.items for tally in tallies) == sum(row.own_bytes for row in sight.models)
+    assert sum(tally.puts.items for tally in tallies) == sum(row.own_bytes for row in view.models)
     # A retired ancestor stays as long as its heir does, and is told of as such; those with heirs come first.
     await repository.retire("first")
     await at_rest(s, a, b)
@@ -101,18 +101,18 @@ async def test_nobody_is_asked_unless_somebody_watches(c: Any, s: Any, a: Any, t
     await make(await open_here(c, None), chain(8, 6), "first")
     now = 100.0
     board = Board(lambda: now)
-    looker = Looker(s, board)
+    poller = Poller(s, board)
     shards = list(plugin_of(a).host.shards.values())
     host = plugin_of(a).host
     asked = []
     host.in_order = lambda: asked.append(1) or shards
-    await looker.look()
-    assert [one.sight.total("models") for one in board.sights.all()] == [1]
+    await poller.look()
+    assert [one.view.total("models") for one in board.repositories.all()] == [1]
     assert asked == [1]
-    await looker.look()
-    assert not looker._background._tasks  # the next one is not due yet
+    await poller.look()
+    assert not poller._background._tasks  # the next one is not due yet
     now += EVERY_S
-    await looker.look()
-    assert looker._background._tasks
-    await looker.close()
+    await poller.look()
+    assert poller._background._tasks
+    await poller.close()
     assert isinstance(host.tally, Tally)

@@ -74,11 +74,11 @@ def test_what_went_on_between_two_looks_is_worked_out() -> None:
     now = [100.0]
     board = Board(lambda: now[0])
     assert "daskevo nas PROBLEM" in repository_now(board, {})
-    board.sights.take(_read("k", told(model("a"), queries=10), now[0]))
+    board.repositories.take(_read("k", told(model("a"), queries=10), now[0]))
     assert "a look every 2 s" in repository_now(board, {})
     now[0] += 4.0
-    board.sights.take(_read("k", told(model("a"), queries=30, asked=8), now[0]))
-    (seen,) = board.sights.all()
+    board.repositories.take(_read("k", told(model("a"), queries=30, asked=8), now[0]))
+    (seen,) = board.repositories.all()
     rate = seen.rates["queries"]
     assert (rate.per_s, rate.items_per_s, rate.most_s) == (5.0, 10.0, 0.005)
     assert rate.mean_s == pytest.approx(0.003)
@@ -95,32 +95,32 @@ def test_what_went_on_between_two_looks_is_worked_out() -> None:
         assert said in words, said
     # A provider that was started again counts from 0.
     now[0] += 2.0
-    board.sights.take(_read("k", told(queries=4), now[0]))
-    assert board.sights.all()[0].rates["queries"].per_s == 2.0
+    board.repositories.take(_read("k", told(queries=4), now[0]))
+    assert board.repositories.all()[0].rates["queries"].per_s == 2.0
     # After a pause in which nobody looked, nothing is said of it.
     now[0] += 3600.0
-    board.sights.take(_read("k", told(queries=400), now[0]))
-    assert board.sights.all()[0].rates == {}
+    board.repositories.take(_read("k", told(queries=400), now[0]))
+    assert board.repositories.all()[0].rates == {}
 
 
 def test_looks_are_taken_as_often_as_they_are_cheap() -> None:
     now = [0.0]
-    sights = Board(lambda: now[0]).sights
-    assert sights.due(["k"]) == ["k"]
-    sights.asking("k")
-    assert sights.due(["k"]) == []
-    sights.take(_read("k", told(spent_s=0.001), now[0]))
+    repositories = Board(lambda: now[0]).repositories
+    assert repositories.due(["k"]) == ["k"]
+    repositories.asking("k")
+    assert repositories.due(["k"]) == []
+    repositories.take(_read("k", told(spent_s=0.001), now[0]))
     now[0] = EVERY_S
-    assert sights.due(["k"]) == ["k"]
-    sights.take(_read("k", told(spent_s=1.0), now[0]))
+    assert repositories.due(["k"]) == ["k"]
+    repositories.take(_read("k", told(spent_s=1.0), now[0]))
     now[0] += 0.9 / SHARE
-    assert sights.due(["k"]) == []
+    assert repositories.due(["k"]) == []
     now[0] += 0.2 / SHARE
-    assert sights.due(["k"]) == ["k"]
-    changes = sights.changes
-    assert sights.due(["other"]) == ["other"]
-    assert sights.all() == []
-    assert sights.changes > changes
+    assert repositories.due(["k"]) == ["k"]
+    changes = repositories.changes
+    assert repositories.due(["other"]) == ["other"]
+    assert repositories.all() == []
+    assert repositories.changes > changes
 
 
 BAD: dict[str, Any] = {
@@ -147,11 +147,11 @@ def test_a_provider_that_tells_something_else_changes_nothing(kind: str) -> None
 
 def test_a_look_that_came_to_nothing_is_said() -> None:
     board = Board(lambda: 0.0)
-    board.sights.failed("k", f"no answer {ATTACK}")
+    board.repositories.failed("k", f"no answer {ATTACK}")
     for now in (repository_now, lineage_now):
         assert "tried again" in now(board, {})
-    board.sights.take(_read("k", told(), 0.0))
-    board.sights.failed("k", "no answer")
+    board.repositories.take(_read("k", told(), 0.0))
+    board.repositories.failed("k", "no answer")
     assert "what is shown is older" in repository_now(board, {})
 
 
@@ -159,7 +159,7 @@ def test_names_that_others_may_give_are_cut_and_keep_nothing_from_being_shown() 
     board = Board(lambda: 0.0)
     long = told(model("a", objective="max " + "x" * 900), provider="p" * 900)
     long["providers"]["p" * 900]["scopes"][0][1] = "max " + "x" * 900
-    board.sights.take(_read("k", long, 0.0))
+    board.repositories.take(_read("k", long, 0.0))
     for now in (repository_now, lineage_now):
         assert "xxx…" in now(board, {})
     assert "ppp…" in repository_now(board, {})
@@ -171,7 +171,7 @@ def test_a_lineage_that_is_the_same_is_not_drawn_and_sent_again() -> None:
 
     def versions(*models: ModelRow) -> tuple[str, str]:
         now[0] += 2.0
-        board.sights.take(_read("k", told(*models), now[0]))
+        board.repositories.take(_read("k", told(*models), now[0]))
         return PAGES["repository"].version(board), PAGES["lineage"].version(board)
 
     first, drawn = versions(model("a"), model("b", "a")), lineage_now(board, {})
@@ -181,7 +181,7 @@ def test_a_lineage_that_is_the_same_is_not_drawn_and_sent_again() -> None:
     assert versions(model("a"), model("b", "a", quality=0.7))[1] != second[1]
     assert "0.7" in lineage_now(board, {})
     # What is amiss is said at once, and no longer than it is.
-    board.sights.failed("k", "no answer")
+    board.repositories.failed("k", "no answer")
     failed = PAGES["lineage"].version(board)
     assert versions(model("a"), model("b", "a", quality=0.7))[1] != failed
 
@@ -191,21 +191,21 @@ def test_a_browser_is_told_when_there_may_be_more() -> None:
     board = Board(lambda: now[0])
     assert PAGES["search"].next_s(board) == MOST_S
     assert PAGES["repository"].next_s(board) == LEAST_S  # the first look is awaited
-    board.sights.asking("k")
-    board.sights.take(_read("k", told(spent_s=0.03), now[0]))
+    board.repositories.asking("k")
+    board.repositories.take(_read("k", told(spent_s=0.03), now[0]))
     assert PAGES["lineage"].next_s(board) == LEAST_S  # what is asked may be another repository
-    board.sights.answered("k")
+    board.repositories.answered("k")
     assert PAGES["lineage"].next_s(board) == 3.0
     now[0] = 2.5
     assert PAGES["lineage"].next_s(board) == LEAST_S
-    board.sights.take(_read("k", told(spent_s=10.0), now[0]))
+    board.repositories.take(_read("k", told(spent_s=10.0), now[0]))
     assert PAGES["repository"].next_s(board) == MOST_S < WATCHED_S
 
 
 def test_the_first_page_is_one_that_has_something() -> None:
     board = Board()
     assert board.front() == "search"
-    board.sights.take(_read("k", told(), 0.0))
+    board.repositories.take(_read("k", told(), 0.0))
     assert board.front() == "repository"
     board.take_study(studies.sent(studies.news_of()))
     assert board.front() == "studies"
@@ -253,7 +253,7 @@ def test_of_many_models_the_best_and_their_line_are_drawn() -> None:
     assert tree.left_out == 3_040 - 120
     assert tree.rows[0].left_out == 3_000 - 80
     board = Board(lambda: 0.0)
-    board.sights.take(_read("k", told(*crowd[:1_960], *chain), 0.0))
+    board.repositories.take(_read("k", told(*crowd[:1_960], *chain), 0.0))
     content = lineage_now(board, {})
     assert "1,880 more models are not drawn" in content
     assert len(content) < 100_000
@@ -264,7 +264,7 @@ def test_models_in_a_circle_and_chains_beyond_recursion_are_drawn() -> None:
     long = [model(f"{place:05}", f"{place - 1:05}" if place else None) for place in range(3_000)]
     assert lineage_tree(long).left_out == 3_000 - 120
     board = Board(lambda: 0.0)
-    board.sights.take(_read("k", told(*long[:120]), 0.0))
+    board.repositories.take(_read("k", told(*long[:120]), 0.0))
     assert "level 120" in lineage_now(board, {})
 
 
@@ -272,8 +272,8 @@ def test_words_of_others_stay_words() -> None:
     board = Board(lambda: 0.0)
     rows = [model(ATTACK, scope=ATTACK), model("b", ATTACK, scope=ATTACK), model("c", scope="other")]
     for key in ("k", "j"):
-        board.sights.take(_read(key, told(*rows, words=ATTACK, provider=ATTACK), 0.0))
-    board.sights.failed("k", ATTACK)
+        board.repositories.take(_read(key, told(*rows, words=ATTACK, provider=ATTACK), 0.0))
+    board.repositories.failed("k", ATTACK)
     for name, now in (("repository", repository_now), ("lineage", lineage_now)):
         content = now(board, {"repository": "k", "scope": ATTACK})
         check_harmless(Page(frame(name, content, PAGES[name].version(board))))
@@ -342,5 +342,5 @@ def test_metrics_that_fail_cost_nobody_elses() -> None:
 
 
 def test_sights_name_what_they_are_of() -> None:
-    sight: RepositoryView = _read("k", told() | {"coordinator": told()["coordinator"] | {"root": None}}, 0.0)
-    assert sight.name == "in memory"
+    view: RepositoryView = _read("k", told() | {"coordinator": told()["coordinator"] | {"root": None}}, 0.0)
+    assert view.name == "in memory"

@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Callable
 
 from daskevo.types import JSON
-from daskevo_plugins.dashboard.latest_news import Shelf
+from daskevo_plugins.dashboard.latest_news import LatestNews
 from daskevo_plugins.dashboard.news import StudyNews
-from daskevo_plugins.dashboard.repository_views import Sights
+from daskevo_plugins.dashboard.repository_views import RepositoryViews
 from daskevo_plugins.dashboard.search_news import SearchNews
 from daskevo_plugins.dashboard.search_part import search_part
 from daskevo_plugins.dashboard.study_part import study_part
@@ -33,15 +33,15 @@ class Board:
     ----------
     studies, searches:
         Latest news of each.
-    sights:
+    repositories:
         Latest views of repositories.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self.studies: Shelf[StudyNews] = Shelf(MOST_STUDIES, study_part, clock)
-        self.searches: Shelf[SearchNews] = Shelf(MOST_SEARCHES, search_part, clock)
-        self.sights = Sights(clock)
+        self.studies: LatestNews[StudyNews] = LatestNews(MOST_STUDIES, study_part, clock)
+        self.searches: LatestNews[SearchNews] = LatestNews(MOST_SEARCHES, search_part, clock)
+        self.repositories = RepositoryViews(clock)
         self._looked: dict[str, float] = {}
         # Random, and part of every page's version: counters begin anew when the scheduler restarts, and a page that was
         # opened before must not take the new ones for what it has.
@@ -50,7 +50,7 @@ class Board:
     def front(self) -> str:
         """Return the page to open first: searches if there are any, else studies, else repositories."""
         # The search page comes first where there is nothing at all, because it says how to begin a search.
-        if self.searches.all() or not (self.studies.all() or self.sights.all()):
+        if self.searches.all() or not (self.studies.all() or self.repositories.all()):
             return "search"
         return "studies" if self.studies.all() else "repository"
 

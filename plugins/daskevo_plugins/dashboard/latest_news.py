@@ -56,7 +56,7 @@ class Shown(Generic[N]):
         return self.render(self.news)
 
 
-class Shelf(Generic[N]):
+class LatestNews(Generic[N]):
     """Stores news of one kind for display.
 
     Parameters

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.lineage_tree import TreeRow, lineage_tree
 from daskevo_plugins.dashboard.page import DashboardPage
-from daskevo_plugins.dashboard.repository_page import sight_page
+from daskevo_plugins.dashboard.repository_page import page_of
 from daskevo_plugins.dashboard.repository_view import RepositoryView
 from daskevo_plugins.dashboard.svg import drawing, shape
 from daskevo_plugins.dashboard.templates import render
@@ -25,24 +25,24 @@ STAR = "0,-7.5 2,-2.6 7.2,-2.3 3.2,1 4.5,6.1 0,3.3 -4.5,6.1 -3.2,1 -7.2,-2.3 -2,
 
 def lineage_now(board: Board, query: dict[str, str]) -> str:
     """Return the page's content; the arguments `repository` and `scope` select it."""
-    seen = board.sights.one(query.get("repository", ""))
+    seen = board.repositories.one(query.get("repository", ""))
     scopes: list[str] = []
     scope, part = "", None
-    if seen is not None and seen.sight.models:
-        sight = seen.sight
+    if seen is not None and seen.view.models:
+        view = seen.view
         # The scope with the most models is shown where the address names none, or one that is gone.
-        counts = Counter(model.scope for model in sight.models)
+        counts = Counter(model.scope for model in view.models)
         scopes = sorted(counts, key=lambda name: (-counts[name], name))
         scope = query.get("scope", "") if query.get("scope", "") in counts else scopes[0]
         # Models change far less often than a watched repository is looked at: what is drawn is kept until they do.
-        part = seen.lineage(scope, lambda: _part(sight, scope))
+        part = seen.lineage(scope, lambda: _part(view, scope))
     studies = [one.news for one in board.studies.all() if not one.news.is_over]
-    return sight_page("lineage.html.j2", board, seen, scopes=scopes, scope=scope, part=part, studies=studies)
+    return page_of("lineage.html.j2", board, seen, scopes=scopes, scope=scope, part=part, studies=studies)
 
 
-def _part(sight: RepositoryView, scope: str) -> str:
+def _part(view: RepositoryView, scope: str) -> str:
     """Return the part that changes only with a new view of the repository."""
-    models = [model for model in sight.models if model.scope == scope]
+    models = [model for model in view.models if model.scope == scope]
     tree = lineage_tree(models)
     levels = min(MOST_LEVELS, max((row.depth for row in tree.rows), default=0)) + 1
     drawn = [row.model for row in tree.rows]
@@ -55,7 +55,7 @@ def _part(sight: RepositoryView, scope: str) -> str:
         rows=list(zip(tree.rows, say_qualities([model.quality for model in drawn]), strict=True)),
         gutter=partial(_gutter, levels),
         left_out=tree.left_out,
-        untold=sight.models_in_all - len(sight.models),
+        untold=view.models_in_all - len(view.models),
     )
 
 
@@ -106,7 +106,7 @@ LINEAGE = DashboardPage(
     render=lineage_now,
     arguments=("repository", "scope"),
     # It links to the studies that run, and links to those that ended must go.
-    changes=lambda board: (board.sights.model_changes, board.studies.changes),
-    wait_s=lambda board: board.sights.next_s(),
+    changes=lambda board: (board.repositories.model_changes, board.studies.changes),
+    wait_s=lambda board: board.repositories.next_s(),
     asks_providers=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from daskevo_plugins.dashboard.board import Board
-from daskevo_plugins.dashboard.latest_news import Shelf
+from daskevo_plugins.dashboard.latest_news import LatestNews
 from daskevo_plugins.dashboard.page import LEAST_S, MOST_S, DashboardPage
 from daskevo_plugins.dashboard.templates import render
 
@@ -20,14 +20,14 @@ def search_now(board: Board, query: dict[str, str]) -> str:
     return _page(board, board.searches, query, "search", "searches")
 
 
-def _page(board: Board, shelf: Shelf[Any], query: dict[str, str], which: str, several: str) -> str:
-    shown = shelf.one(query.get(which, ""))
-    return render("news.html.j2", shown=shown, all=shelf.all(), now=board.clock(), which=which, several=several)
+def _page(board: Board, latest: LatestNews[Any], query: dict[str, str], which: str, several: str) -> str:
+    shown = latest.one(query.get(which, ""))
+    return render("news.html.j2", shown=shown, all=latest.all(), now=board.clock(), which=which, several=several)
 
 
-def _wait_s(shelf: Shelf[Any]) -> float:
+def _wait_s(latest: LatestNews[Any]) -> float:
     # Nothing changes while nothing runs, but a search may begin at any moment.
-    return LEAST_S if shelf.has_running else MOST_S
+    return LEAST_S if latest.has_running else MOST_S
 
 
 SEARCH = DashboardPage(

@@ -14,7 +14,7 @@ from daskevo.wire.transport import answer
 from daskevo_plugins.dashboard.board import Board
 from daskevo_plugins.dashboard.page import DashboardPage
 from daskevo_plugins.dashboard.pages import PAGES, application
-from daskevo_plugins.dashboard.poll import Looker
+from daskevo_plugins.dashboard.poll import Poller
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +38,9 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
         prefix = dashboard_prefix(scheduler)
         self.path = None if prefix is None else f"{prefix}/daskevo"
         """Path of the pages on the scheduler's web server; None: there are none."""
-        self._looker = Looker(scheduler, self.board)
+        self._poller = Poller(scheduler, self.board)
         if prefix is not None:
-            scheduler.http_application.add_application(application(self.board, prefix, self._looker.look))
+            scheduler.http_application.add_application(application(self.board, prefix, self._poller.look))
             _list_in_navigation(scheduler)
             _list_for_jupyter(scheduler, prefix)
         # Also where there is no dashboard: a missing handler would be an error at each sender, and a traceback in the
@@ -50,7 +50,7 @@ class DashboardPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     async def before_close(self) -> None:
         """End queries that are under way."""
-        await self._looker.close()
+        await self._poller.close()
 
     def _receiver(self, page: DashboardPage) -> Callable[..., Awaitable[dict[str, Any]]]:
         # A function and not a partial, because Dask logs the `__name__` of each handler that it calls.

@@ -10,7 +10,7 @@ from daskevo.deploy.settings import RepositorySettings
 from daskevo.errors import CorruptRecord, DaskevoError
 from daskevo_plugins.background_tasks import Background
 from daskevo_plugins.dashboard.board import Board
-from daskevo_plugins.dashboard.repository_view import sight_of
+from daskevo_plugins.dashboard.repository_view import view_of
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class ShownCoordinator(Protocol):
         ...
 
 
-class Looker:
+class Poller:
     """Queries all repositories of a scheduler when asked, at suitable intervals.
 
     Parameters
@@ -54,28 +54,28 @@ class Looker:
 
     async def look(self) -> None:
         """Start the queries that are due; wait briefly for them if there is nothing to show yet."""
-        sights, there = self._board.sights, self._coordinators()
-        for key in sights.due(there):
+        repositories, there = self._board.repositories, self._coordinators()
+        for key in repositories.due(there):
             # Noted before the task begins, so that requests that come meanwhile don't start a second query.
-            sights.asking(key)
+            repositories.asking(key)
             self._background.spawn(self._look_at(key, there[key]))
         # A page with nothing but "no repository" would be shown for a second, though one is open.
-        if there and not sights.all():
+        if there and not repositories.all():
             until = self._board.clock() + FIRST_S
-            while not sights.all() and self._board.clock() < until:
+            while not repositories.all() and self._board.clock() < until:
                 await asyncio.sleep(0.05)
 
     async def _look_at(self, key: str, coordinator: ShownCoordinator) -> None:
         try:
             told = await coordinator.shown(MODELS, ANSWER_S)
             if told is not None:
-                self._board.sights.take(_read(key, told, self._board.clock()))
+                self._board.repositories.take(_read(key, told, self._board.clock()))
         # Whatever a provider or the network did, the page goes on: it shows the last view and says why it is old.
         except DaskevoError as error:
             logger.info("daskevo: the repository %s can't be looked at: %s", key, error)
-            self._board.sights.failed(key, error.message)
+            self._board.repositories.failed(key, error.message)
         finally:
-            self._board.sights.answered(key)
+            self._board.repositories.answered(key)
 
     async def close(self) -> None:
         """End queries that are under way."""
@@ -84,7 +84,7 @@ class Looker:
 
 def _read(key: str, told: Any, at_s: float) -> Any:
     try:
-        return sight_of(key, told, at_s)
+        return view_of(key, told, at_s)
     # A provider of another version may answer anything; one kind of error makes one place for all.
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptRecord(f"a provider tells what can't be shown: {type(error).__name__}: {error}") from error

@@ -21,20 +21,20 @@ MOST_PROVIDERS = 64
 
 def repository_now(board: Board, query: dict[str, str]) -> str:
     """Return the page's current content; the argument `repository` selects the repository."""
-    seen = board.sights.one(query.get("repository", ""))
-    return sight_page("repository.html.j2", board, seen, part=seen and seen.part("repository", lambda: _part(seen)))
+    seen = board.repositories.one(query.get("repository", ""))
+    return page_of("repository.html.j2", board, seen, part=seen and seen.part("repository", lambda: _part(seen)))
 
 
-def sight_page(template: str, board: Board, seen: SeenRepository | None, **parts: Any) -> str:
+def page_of(template: str, board: Board, seen: SeenRepository | None, **parts: Any) -> str:
     """Return a page of a repository; if there is none to be seen, why."""
-    sights = board.sights
-    return str(render(template, seen=seen, every=sights.all(), troubles=sights.troubles, now=board.clock(), **parts))
+    every, troubles = board.repositories.all(), board.repositories.troubles
+    return str(render(template, seen=seen, every=every, troubles=troubles, now=board.clock(), **parts))
 
 
 def _part(seen: SeenRepository) -> str:
     """Return the part that changes only with a new view."""
-    sight = seen.sight
-    stored, full = sight.total("stored_bytes"), sight.total("full_copy_bytes")
+    view = seen.view
+    stored, full = view.total("stored_bytes"), view.total("full_copy_bytes")
     # Tensors of retired models stay while heirs use them: more may be stored than copies of the living would take.
     saved = max(0, full - stored)
     shared = [
@@ -52,7 +52,7 @@ def _part(seen: SeenRepository) -> str:
         chart=_queries(seen),
         most_providers=MOST_PROVIDERS,
         most_shards=MOST_SHARDS,
-        shards=sorted(sight.shard_rows, key=lambda row: (-seen.asked.get(row.shard, 0), -row.asked, row.shard)),
+        shards=sorted(view.shard_rows, key=lambda row: (-seen.asked.get(row.shard, 0), -row.asked, row.shard)),
     )
 
 
@@ -90,7 +90,7 @@ REPOSITORY = DashboardPage(
     name="repository",
     render=repository_now,
     arguments=("repository",),
-    changes=lambda board: (board.sights.changes,),
-    wait_s=lambda board: board.sights.next_s(),
+    changes=lambda board: (board.repositories.changes,),
+    wait_s=lambda board: board.repositories.next_s(),
     asks_providers=True,
 )

@@ -143,7 +143,7 @@ class RepositoryView:
         return sum(provider.figures[figure] for provider in self.providers)
 
 
-def sight_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
+def view_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
     """Validate the result of :meth:`daskevo_plugins.coordinator.plugin.CoordinatorPlugin.shown`.
 
     Raises

@@ -64,7 +64,7 @@ class SeenRepository:
         Parts of the lineage page by scope, kept as long as the models stay the same.
     """
 
-    sight: RepositoryView
+    view: RepositoryView
     rates: dict[str, Rate] = field(default_factory=dict)
     by_provider: dict[str, Rate] = field(default_factory=dict)
     asked: dict[int, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def _made(parts: dict[str, str], name: str, make: Callable[[], str]) -> str:
     return parts[name]
 
 
-class Sights:
+class RepositoryViews:
     """Stores views of repositories.
 
     Parameters
@@ -110,7 +110,7 @@ class Sights:
 
     def all(self) -> list[SeenRepository]:
         """Return all, those with the most models first."""
-        return sorted(self._seen.values(), key=lambda seen: (-seen.sight.total("models"), seen.sight.key))
+        return sorted(self._seen.values(), key=lambda seen: (-seen.view.total("models"), seen.view.key))
 
     def one(self, key: str) -> SeenRepository | None:
         """Return the one with this key, or else the first; None if there is none."""
@@ -142,27 +142,27 @@ class Sights:
             return 0.0
         return max(0.0, min(self._next.get(key, 0.0) for key in self._seen) - self._clock())
 
-    def take(self, sight: RepositoryView) -> None:
+    def take(self, view: RepositoryView) -> None:
         """Store a view."""
-        before = self._seen.get(sight.key)
-        seen = SeenRepository(sight, models_since_s=sight.at_s)
+        before = self._seen.get(view.key)
+        seen = SeenRepository(view, models_since_s=view.at_s)
         if before is not None:
             seen.history = before.history
-            elapsed = sight.at_s - before.sight.at_s
+            elapsed = view.at_s - before.view.at_s
             # Nobody looked for a while: rates over such a time would be passed off as the present ones.
             if 0 < elapsed <= FORGOTTEN_S:
-                _compare(seen, before.sight, elapsed)
+                _compare(seen, before.view, elapsed)
             elif elapsed > FORGOTTEN_S:
                 seen.history.clear()
-        self._seen[sight.key] = seen
+        self._seen[view.key] = seen
         # From the slowest provider, whose event loop serves trainers meanwhile.
-        self._next[sight.key] = self._clock() + max(EVERY_S, sight.spent_s / SHARE)
-        is_known = before is not None and _models(before.sight) == _models(sight)
+        self._next[view.key] = self._clock() + max(EVERY_S, view.spent_s / SHARE)
+        is_known = before is not None and _models(before.view) == _models(view)
         # Equal models make an equal lineage: neither is it drawn again, nor is it sent to browsers again.
         if before is not None and is_known:
             seen.models_since_s, seen.lineages = before.models_since_s, before.lineages
         # The lineage page says what went wrong, and must stop saying so.
-        had_trouble = self.troubles.pop(sight.key, None) is not None
+        had_trouble = self.troubles.pop(view.key, None) is not None
         self._changed(models=had_trouble or not is_known)
 
     def failed(self, key: str, why: str) -> None:
@@ -175,15 +175,15 @@ class Sights:
         self.model_changes += models
 
 
-def _models(sight: RepositoryView) -> tuple[object, ...]:
+def _models(view: RepositoryView) -> tuple[object, ...]:
     """Return everything in a view that the lineage page shows."""
-    return sight.models, sight.models_in_all
+    return view.models, view.models_in_all
 
 
 def _compare(seen: SeenRepository, before: RepositoryView, elapsed: float) -> None:
     """Compute changes since the previous view; counts of a restarted provider begin at zero."""
     earlier = {provider.name: provider for provider in before.providers}
-    pairs = [(provider, earlier.get(provider.name)) for provider in seen.sight.providers]
+    pairs = [(provider, earlier.get(provider.name)) for provider in seen.view.providers]
     for kind in COUNTS:
         seen.rates[kind] = _rate([_since(provider, old, kind) for provider, old in pairs], elapsed)
     seen.by_provider = {
@@ -191,10 +191,10 @@ def _compare(seen: SeenRepository, before: RepositoryView, elapsed: float) -> No
     }
     asked = {(row.shard, row.provider): row.asked for row in before.shard_rows}
     seen.asked = {
-        row.shard: max(0, row.asked - asked.get((row.shard, row.provider), row.asked)) for row in seen.sight.shard_rows
+        row.shard: max(0, row.asked - asked.get((row.shard, row.provider), row.asked)) for row in seen.view.shard_rows
     }
     queries = seen.rates["queries"]
-    seen.history.append((seen.sight.at_s, queries.items_per_s, queries.mean_s))
+    seen.history.append((seen.view.at_s, queries.items_per_s, queries.mean_s))
 
 
 def _since(provider: ProviderSight, old: ProviderSight | None, kind: str) -> CountRow:

@@ -244,17 +244,11 @@ def within_most(values: Sequence[float]) -> tuple[float, float]:
     """Return an axis range that may leave out single outliers, which are then drawn at its edge.
 
     Outliers are values further from the middle half than three times its width.
-
-    Examples
-    --------
-    >>> within_most([0.4, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.6])
-    (0.39, 0.61)
     """
     ordered = sorted(values)
     # Of so few no quarter tells what is usual.
     if len(ordered) < 8:
         return room(ordered)
     low, high = ordered[len(ordered) // 4], ordered[(3 * len(ordered)) // 4]
-    # Where half of the values are equal, all others would lie outside.
-    reach = 3 * (high - low) or math.inf
+    reach = 3 * (high - low)
     return room([value for value in ordered if low - reach <= value <= high + reach])
