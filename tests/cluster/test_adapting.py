@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ import daskevo
 from daskevo.deploy.adaptive import AdaptiveTrainers, check_limits
 from daskevo.deploy.scaling_signal import TrainerDemand
 from daskevo.errors import InvalidInput
+from tests.waiting import wait_until_async
 
 
 class Job(ProcessInterface):  # type: ignore[misc]
@@ -67,12 +68,6 @@ def names(cluster: Any) -> set[str]:
     return {worker.name for worker in cluster.scheduler.workers.values() if worker.status == Status.running}
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
 @gen_test(timeout=180)
 async def test_jobs_come_and_go_whole() -> None:
     async with batch() as (cluster, client):
@@ -83,34 +78,34 @@ async def test_jobs_come_and_go_whole() -> None:
         await asyncio.sleep(0.2)
         assert names(cluster) == {"provider"}
         assert await want(client=client.id, search="run", evaluations=3)
-        await until(lambda: len(names(cluster)) == 5)
+        await wait_until_async(lambda: len(names(cluster)) == 5)
         # A trainer has work: neither it nor the other of its job goes, whatever a search says.
         event = Event("go", client=client)
         task = client.submit(event.wait, workers=["job1-0"], resources={"evaluation": 1}, pure=False)
-        await until(lambda: any(worker.processing for worker in cluster.scheduler.workers.values()))
+        await wait_until_async(lambda: any(worker.processing for worker in cluster.scheduler.workers.values()))
         await want(client=client.id, search="run", evaluations=0)
-        await until(lambda: len(names(cluster)) == 3)
+        await wait_until_async(lambda: len(names(cluster)) == 3)
         await asyncio.sleep(0.2)
         assert names(cluster) == {"provider", "job1-0", "job1-1"}
         await event.set()
         await task
-        await until(lambda: names(cluster) == {"provider"})
+        await wait_until_async(lambda: names(cluster) == {"provider"})
 
 
 @gen_test(timeout=180)
 async def test_a_search_whose_client_left_wants_nothing() -> None:
     async with batch() as (cluster, client):
         cluster.adapt(Adaptive=AdaptiveTrainers, minimum=2, maximum=10, interval="20ms", wait_count=2)
-        await until(lambda: len(names(cluster)) == 3)
+        await wait_until_async(lambda: len(names(cluster)) == 3)
         async with Client(cluster, asynchronous=True, set_as_default=False) as other:
             await other.register_plugin(TrainerDemand())
             await other.scheduler.daskevo_want_trainers(client=other.id, search="run", evaluations=4)
-            await until(lambda: len(names(cluster)) == 5)
-        await until(lambda: len(names(cluster)) == 3)
+            await wait_until_async(lambda: len(names(cluster)) == 5)
+        await wait_until_async(lambda: len(names(cluster)) == 3)
         # Tasks that wait for a trainer are a demand as well: refining has no other.
         event = Event("go", client=client)
         tasks = [client.submit(event.wait, resources={"evaluation": 1}, pure=False) for _ in range(6)]
-        await until(lambda: len(names(cluster)) == 7)
+        await wait_until_async(lambda: len(names(cluster)) == 7)
         await event.set()
         await client.gather(tasks)
 
@@ -120,11 +115,11 @@ async def test_a_job_in_which_work_has_begun_meanwhile_is_kept() -> None:
     async with batch() as (cluster, client):
         adaptive = cluster.adapt(Adaptive=AdaptiveTrainers, minimum=0, maximum=4, interval=None)
         await adaptive.scale_up(4)
-        await until(lambda: len(names(cluster)) == 5)
+        await wait_until_async(lambda: len(names(cluster)) == 5)
         assert await adaptive.target() == 0
         event = Event("go", client=client)
         task = client.submit(event.wait, workers=["job0-1"], resources={"evaluation": 1}, pure=False)
-        await until(lambda: any(worker.processing for worker in cluster.scheduler.workers.values()))
+        await wait_until_async(lambda: any(worker.processing for worker in cluster.scheduler.workers.values()))
         await adaptive.scale_down(["job0", "job1"])
         assert names(cluster) == {"provider", "job0-0", "job0-1"}
         await event.set()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -22,11 +21,10 @@ from daskevo.protocol.messages import Hold
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, values
 from tests.cluster.test_processes import pid_of, put_plain
+from tests.waiting import wait_until
 
 GRAPH = chain(8, 6, 3)
 TRAIN = {"resources": {"evaluation": 1}, "pure": False}
-PATIENCE_S = 200.0
-"""A provider that stood still as it was to open shards gets none for a minute."""
 
 pytestmark = [pytest.mark.processes, pytest.mark.long]
 
@@ -59,13 +57,6 @@ def places(repository: Any) -> dict[int, str | None]:
     connection = repository.connection
     table = connection.run(connection.session.directory.refresh)
     return {shard: place and place.name for shard, place in table.places.items()}
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.05)
 
 
 def address_of(client: Client, name: str) -> str:

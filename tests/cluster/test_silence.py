@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from daskevo.wire import tensor_framing
 from daskevo.wire.transport import NoAnswer
 from tests.cluster.helpers import chain, evo_cluster, make, open_here, put_reserved, reserve
 from tests.faults.test_put_verdicts import Intercept
+from tests.waiting import wait_until
 
 GRAPH, WIDER = chain(8, 6, 3), chain(8, 6, 5)
 
@@ -212,16 +212,12 @@ def test_a_frozen_provider(tmp_path: Path, monkeypatch: Any) -> None:
             with pytest.raises(TimeoutError):
                 query.result(timeout=1)
             query.release()
-            until = time.monotonic() + 120
-            while any(str(key).startswith("daskevo-") for key in cluster.scheduler.tasks):
-                assert time.monotonic() < until
-                time.sleep(0.01)
+            wait_until(lambda: not any(str(key).startswith("daskevo-") for key in cluster.scheduler.tasks))
             assert [where for where, _, seconds in waits.seen if where == there and seconds > SILENT_TIMEOUT_S] == [
                 there
             ]
         finally:
             os.kill(pid, signal.SIGCONT)
-        deadline = time.monotonic() + 120
-        while repository.best_match(WIDER).partial:  # it is given a moment each time; a busy machine may take longer
-            assert time.monotonic() < deadline
+        # It is given a moment each time; a busy machine may take longer.
+        wait_until(lambda: not repository.best_match(WIDER).partial)
         assert repository.verify().clean

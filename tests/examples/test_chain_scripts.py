@@ -15,6 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.waiting import wait_until
+
 BATCH = Path(__file__).parents[2] / "examples" / "batch"
 
 ASKED = "PROBLEM=flights,EVALUATIONS=1000,TRAINERS=1,INTERFACE=lo"
@@ -100,10 +102,7 @@ def test_a_word_to_all_processes_leaves_the_search_its_time(script: str, tmp_pat
     begun = "until read -r word < /proc/$!/comm && [ $word = sleep ]; do :; done"
     waits = f"{ends}\nsleep 100 &\n{begun}\n: > {tmp_path}/on\nwait"
     process = run(script, tmp_path, waits)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "on").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until((tmp_path / "on").exists)
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(60) == code
     assert told(tmp_path)[-1] == "ended"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -99,12 +98,3 @@ def site(network: Callable[..., Hosts], tmp_path: Path) -> Iterator[Callable[...
         for found in made:
             found.parts.send(signal.SIGKILL)  # how they end in good order is tested elsewhere
             found.parts.close()
-
-
-def until(told: Callable[[], Any], what: str, seconds: float = 120) -> Any:
-    """Wait until something is true; return it."""
-    deadline = time.monotonic() + seconds
-    while not (found := told()):
-        assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.05)
-    return found

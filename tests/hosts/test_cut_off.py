@@ -18,7 +18,8 @@ import daskevo
 from tests.chaos.ledger import digests
 from tests.cluster.helpers import chain
 from tests.cluster.test_processes import put_plain
-from tests.hosts.conftest import Site, until
+from tests.hosts.conftest import Site
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.long]
 
@@ -111,27 +112,23 @@ def test_a_provider_that_is_cut_off(site: Callable[..., Site], way: Any) -> None
             name: client.submit(put_plain, repository, graph, name, **TRAIN)
             for name, graph in zip((f"during-{number}" for number in range(6)), GRAPHS[4:], strict=False)
         }
-        until(
-            lambda: len(repository.stats()["providers"].get("provider-1", {}).get("shards", ())) == 8,
-            "all shards at provider-1",
-        )
+        wait_until(lambda: len(repository.stats()["providers"].get("provider-1", {}).get("shards", ())) == 8)
         stored = [name for name, future in during.items() if future.exception(timeout=120) is None]
         assert stored
         told |= digests_of(repository, [*before, *stored])
         here.hosts.heal("provider-0")
-        until(
+        wait_until(
             lambda: (
                 not set(repository.stats()["providers"].get("provider-0", {}).get("shards", served)) & set(served)
                 or repository.stats()["providers"]["provider-1"]["shards"] != list(range(8))
-            ),
-            "provider-0 gives up what it served",
+            )
         )
         for name, future in during.items():
             if name not in stored:  # a put that failed left nothing, and can be made again
                 assert repository.status(name).state in ("unknown", "aborted"), future.exception()
                 client.submit(put_plain, repository, GRAPHS[-1], name, **TRAIN).result(timeout=180)
         assert digests_of(repository, list(told)) == told
-        verified = until(lambda: (found := repository.verify(repair=True)).clean and found, "a clean repository")
+        verified = wait_until(lambda: (found := repository.verify(repair=True)).clean and found)
         assert verified.models == len(before) + len(during)
 
 
@@ -163,25 +160,23 @@ def test_a_trainer_that_is_cut_off(site: Callable[..., Site], tmp_path: Path) ->
         client.wait_for_workers(3, timeout=180)
         repository = daskevo.open(here.root, "test", client=client, objective="max score", shards=8, timeout_s=12)
         future = client.submit(wait_then_put, repository, GRAPHS[0], "twice", str(marks), **TRAIN)
-        first = until(lambda: [path.stem for path in marks.glob("*.begun")], "a run")[0]
+        first = wait_until(lambda: [path.stem for path in marks.glob("*.begun")])[0]
         places = {place: worker["name"] for place, worker in client.scheduler_info(n_workers=-1)["workers"].items()}
         (busy,) = (places[place] for place, keys in client.processing().items() if keys)
         here.hosts.cut(busy)
-        second = until(
-            lambda: [path.stem for path in marks.glob("*.begun") if path.stem != first], "another run of the same task"
-        )[0]
+        second = wait_until(lambda: [path.stem for path in marks.glob("*.begun") if path.stem != first])[0]
         (marks / f"{second}.go").touch()
         assert future.result(timeout=180) == "put"
         assert repository.status("twice").state == "published"
         told = digests_of(repository, ["twice"])
         (marks / "go").touch()  # the first goes on, cut off still: it can't know
-        until(lambda: (marks / f"{first}.said").exists(), "the first run comes to an end")
+        wait_until(lambda: (marks / f"{first}.said").exists())
         here.hosts.heal(busy)
         assert (marks / f"{first}.said").read_text() != "put"
         assert (marks / f"{second}.said").read_text() == "put"
         assert digests_of(repository, ["twice"]) == told
-        until(lambda: repository.stats()["live_attempts"] == 0, "attempts that ended are over")
-        verified = until(lambda: (found := repository.verify(repair=True)).clean and found, "a clean repository")
+        wait_until(lambda: repository.stats()["live_attempts"] == 0)
+        verified = wait_until(lambda: (found := repository.verify(repair=True)).clean and found)
         assert verified.models == 1
 
 
@@ -199,7 +194,7 @@ def test_a_scheduler_that_is_cut_off_from_a_client(site: Callable[..., Site]) ->
         # Its time limit is 15 s for each step, of which a put has a few.
         assert found["seconds"] < 90
         here.hosts.heal("client")
-        until(lambda: driver.put()["said"] == "stored", "the client goes on")
+        wait_until(lambda: driver.put()["said"] == "stored")
     finally:
         driver.close()
 

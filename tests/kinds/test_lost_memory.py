@@ -8,8 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from daskevo.errors import ModelLost
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain
 from tests.cluster.test_processes import pid_of, put_plain
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.long]
 
@@ -35,13 +34,6 @@ def name_at(repository: Any, provider: str, word: str) -> str:
     table = connection.run(connection.session.directory.refresh)
     names = (f"{word}-{number}" for number in itertools.count())
     return next(name for name in names if table.place(ModelId(name)).name == provider)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.05)
 
 
 def test_what_went_with_a_providers_memory_is_named_and_all_else_goes_on(client: Client) -> None:

@@ -13,15 +13,10 @@ from daskevo.protocol.messages import Status
 from daskevo.provider.served_shard import ServedShard
 from daskevo.types import ModelId
 from tests.cluster.helpers import chain, coordinator_of, evo_cluster, make, open_here, plugin_of, values
+from tests.waiting import wait_until_async
 
 GRAPH = chain(8, 6, 3)
 SOON = {"daskevo.rebalance-after": "200ms"}
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(120):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def shards(worker: Any) -> int:
@@ -36,11 +31,11 @@ async def test_who_is_about_to_leave_hands_over_and_gets_its_share_again_if_it_s
     for number in range(4):
         await make(repository, GRAPH, f"m{number}", seed=number, keep=False)
     s.handle_worker_status_change("closing_gracefully", b.address, "test")
-    await until(lambda: (shards(a), shards(b)) == (8, 0))
+    await wait_until_async(lambda: (shards(a), shards(b)) == (8, 0))
     for number in range(4):
         np.testing.assert_array_equal((await repository.read(f"m{number}"))[1, 0], values(GRAPH, number)[0])
     s.handle_worker_status_change("running", b.address, "test")
-    await until(lambda: (shards(a), shards(b)) == (4, 4))
+    await wait_until_async(lambda: (shards(a), shards(b)) == (4, 4))
     verification = await repository.verify()
     assert (verification.clean, verification.models) == (True, 4)
     assert "stops serving" not in caplog.text  # nobody was fenced
@@ -57,8 +52,8 @@ async def test_a_provider_that_retires_has_nothing_left_when_it_goes(
     monkeypatch.setattr(core, "provider_left", lambda name: left.append((name, core.serves(name))) or went(name))
     await c.retire_workers([b.address])
     assert (await repository.verify()).clean
-    await until(lambda: shards(a) == 8)
-    await until(lambda: left)
+    await wait_until_async(lambda: shards(a) == 8)
+    await wait_until_async(lambda: left)
     assert left == [(str(b.name), set())]
     assert "stops serving" not in caplog.text
     assert (await repository.record("first")).model_id == "first"
@@ -78,7 +73,7 @@ async def test_shards_that_a_provider_could_not_hand_over_in_time_are_opened_whe
     monkeypatch.setattr("daskevo_plugins.coordinator.provider_registry._SEE_OFF_S", 0.1)
     monkeypatch.setattr(coordinator_of(s)._registry.core, "hand_over", lambda *arguments: [])
     await b.close()
-    await until(lambda: shards(a) == 8)
+    await wait_until_async(lambda: shards(a) == 8)
     ((name, serving),) = left
     assert (name, len(serving)) == (str(b.name), 4)
     verification = await repository.verify()
@@ -113,7 +108,7 @@ async def test_a_shard_is_closed_when_what_is_under_way_has_ended(
     under_way = asyncio.create_task(host.with_shard(3, slow))
     await asyncio.sleep(0)
     closing = [asyncio.create_task(host.close_shards([3, 4])) for _ in range(2)]
-    await until(lambda: 4 not in host.shards and 4 not in host._closing)
+    await wait_until_async(lambda: 4 not in host.shards and 4 not in host._closing)
     assert 3 not in host.shards
     assert await host.with_shard(3, slow) is None
     assert not any(task.done() for task in closing)
@@ -143,7 +138,7 @@ async def test_where_table_and_provider_differ_the_table_counts_and_nothing_is_l
     await mine.close_shards([lost])
     await its.open_shards([taken], coordinator_of(s)._core.generation, [])
     assert taken in its.shards
-    await until(lambda: taken not in its.shards and lost in (mine.shards | its.shards))
-    await until(lambda: shards(a) + shards(b) == 8)
+    await wait_until_async(lambda: taken not in its.shards and lost in (mine.shards | its.shards))
+    await wait_until_async(lambda: shards(a) + shards(b) == 8)
     verification = await repository.verify()
     assert (verification.clean, verification.models) == (True, 1)

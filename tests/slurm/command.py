@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +59,6 @@ def summary(stdout: str) -> dict[str, Any]:
     """Return the last line, of JSON."""
     found: dict[str, Any] = json.loads(stdout.strip().splitlines()[-1])
     return found
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float = 600) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def finished(run: Path) -> int:

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,14 +134,6 @@ def running(folder: Path) -> Iterator[Slurm]:
         yield found
     finally:
         _end(found, daemons)
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def _idle(slurm: Slurm) -> int:

@@ -11,8 +11,9 @@ import pytest
 
 import daskevo
 from daskevo.runs import RunView
-from tests.slurm.command import finished, wait_for, write_problem
+from tests.slurm.command import finished, write_problem
 from tests.slurm.running import KILL_WAIT_S, Slurm
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1200), pytest.mark.long]
 
@@ -60,16 +61,16 @@ def test_the_second_job_of_a_chain_ends_the_search(slurm: Slurm, tmp_path: Path)
     def said() -> str:
         return log.read_text() if log.exists() else ""
 
-    wait_for(lambda: finished(run) >= 3 or slurm.state(first) not in ("PENDING", "CONFIGURING", "RUNNING"))
+    wait_until(lambda: finished(run) >= 3 or slurm.state(first) not in ("PENDING", "CONFIGURING", "RUNNING"), 600)
     assert 3 <= finished(run) < EVALUATIONS, said()
     (second,) = slurm.jobs("PENDING")
     # It is past that already: Slurm looks at limits every half minute.
     slurm.run("scontrol", "update", f"JobId={first}", "TimeLimit=1")
-    wait_for(lambda: slurm.state(first) not in ("RUNNING", "COMPLETING"))
+    wait_until(lambda: slurm.state(first) not in ("RUNNING", "COMPLETING"), 600)
     assert slurm.state(first) == "TIMEOUT", said()
     assert f"Slurm job {first} ends in" in said()
     assert "Stopped for its walltime. Every finished evaluation is kept" in said()
-    wait_for(lambda: slurm.state(second) in ("COMPLETED", "FAILED", "TIMEOUT"))
+    wait_until(lambda: slurm.state(second) in ("COMPLETED", "FAILED", "TIMEOUT"), 600)
     log = tmp_path / f"daskevo-chain-{second}.log"
     assert slurm.state(second) == "COMPLETED", said()
     # The third was withdrawn.

@@ -12,6 +12,7 @@ import pytest
 from daskevo.batch_formats import qstat_facts
 from daskevo_workflows.execution.batch_job_deadline import BatchJob, limit_of
 from tests.slurm.running import Slurm
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -20,10 +21,7 @@ def job(slurm: Slurm, tmp_path: Path) -> str:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\nsleep 600\n")
     number = slurm.run("sbatch", "--parsable", "--time=10", "--output=/dev/null", str(script))
-    deadline = time.monotonic() + 120
-    while slurm.state(number) != "RUNNING":
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: slurm.state(number) == "RUNNING")
     return number
 
 

@@ -19,7 +19,8 @@ from daskevo.deploy.roles import EVALUATION, PROVIDER
 from daskevo.deploy.scaling_signal import TrainerDemand
 from tests.cluster.helpers import chain
 from tests.cluster.test_processes import put_plain
-from tests.slurm.running import Slurm, wait_for
+from tests.slurm.running import Slurm
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("configured")
 
@@ -60,7 +61,7 @@ def test_an_adaptive_cluster_keeps_the_job_that_works_and_moves_the_shards_of_th
 ) -> None:
     with cluster_of(jobs=2) as cluster, cluster.get_client() as client:
         clusters[:] = [cluster]
-        wait_for(lambda: len(names(cluster, PROVIDER)) == len(names(cluster, EVALUATION)) == 2)
+        wait_until(lambda: len(names(cluster, PROVIDER)) == len(names(cluster, EVALUATION)) == 2)
         repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
         stored = [put_plain(repository, chain(8, 6, width), f"m{width}") for width in range(3, 7)]
         busy, idle = sorted(names(cluster, EVALUATION))
@@ -68,12 +69,12 @@ def test_an_adaptive_cluster_keeps_the_job_that_works_and_moves_the_shards_of_th
         event = Event("go on", client=client)
         task = client.submit(lambda: Event("go on").wait(), workers=[busy], resources={EVALUATION: 1}, pure=False)
         client.sync(client.scheduler.daskevo_want_trainers, client=client.id, search="run", evaluations=1)
-        wait_for(lambda: any(worker.processing for worker in cluster.scheduler.workers.values()))
+        wait_until(lambda: any(worker.processing for worker in cluster.scheduler.workers.values()))
         cluster.adapt(minimum_jobs=1, maximum_jobs=2, interval="100ms", wait_count=2)
-        wait_for(lambda: cancelled)
+        wait_until(lambda: cancelled)
         # Trainer and provider had left, in order, before the job was ended.
         assert cancelled == [(idle, set())]
-        wait_for(lambda: len(slurm.jobs()) == 1)
+        wait_until(lambda: len(slurm.jobs()) == 1)
         event.set()
         assert task.result(180)
         assert names(cluster, EVALUATION) == {busy}
@@ -90,7 +91,7 @@ def test_jobs_of_providers_stay_when_those_of_trainers_go(slurm: Slurm, tmp_path
         repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
         stored = put_plain(repository, chain(8, 6, 3), "one")
         cluster.scale(0)
-        wait_for(lambda: len(slurm.jobs()) == 1 and not names(cluster, EVALUATION))
+        wait_until(lambda: len(slurm.jobs()) == 1 and not names(cluster, EVALUATION))
         assert names(cluster, PROVIDER) == {provider}
         assert [model.model_id for model in repository.models()] == [stored]
         cluster.scale(1)
@@ -109,7 +110,7 @@ def test_jobs_of_a_cluster_with_tls(slurm: Slurm, tmp_path: Path) -> None:
             repository = daskevo.open(tmp_path / "root", "test", client=client, objective="max score", shards=8)
             put_plain(repository, chain(8, 6, 3), "one")
             assert repository.verify().clean
-    wait_for(lambda: not slurm.jobs())
+    wait_until(lambda: not slurm.jobs())
 
 
 @pytest.mark.long
@@ -123,7 +124,7 @@ def test_a_job_of_which_fewer_workers_come_than_it_starts(tmp_path: Path, caplog
         daskevo.batch_cluster("slurm", jobs=1, trainers_per_job=2, **options) as cluster,
     ):
         wait_for_workers(cluster, arrive_timeout_s=180)
-        wait_for(lambda: "workers have come" in caplog.text)
+        wait_until(lambda: "workers have come" in caplog.text)
         said = next(record.getMessage() for record in caplog.records if "workers have come" in record.getMessage())
     assert "2 of 3 workers have come in 20 s" in said
     assert "-0-1 could not be started" in said

@@ -10,8 +10,9 @@ import pytest
 import daskevo
 from daskevo.runs import RunView
 from tests.slurm.command import daskevo as command
-from tests.slurm.command import environment, finished, summary, wait_for, write_problem
+from tests.slurm.command import environment, finished, summary, write_problem
 from tests.slurm.running import Slurm
+from tests.waiting import wait_until
 
 
 @pytest.mark.long
@@ -20,14 +21,14 @@ def test_a_job_that_is_cancelled_and_one_at_its_walltime(slurm: Slurm, tmp_path:
     words = ["nas", problem, "--evaluations", "60", "--cluster", "slurm", "--jobs", "3", "--run", run, "--json"]
     process = command(*words, env=environment(slurm, tmp_path / "config"))
     try:
-        wait_for(lambda: (finished(run) > 2 and len(slurm.jobs("RUNNING")) == 3) or process.poll() is not None, 300)
+        wait_until(lambda: (finished(run) > 2 and len(slurm.jobs("RUNNING")) == 3) or process.poll() is not None)
         assert process.poll() is None, process.communicate()[1]
         first, second, third = sorted(slurm.jobs("RUNNING"), key=int)
         # Slurm looks at limits every half minute.
         slurm.run("scontrol", "update", f"JobId={first}", "TimeLimit=1")
         slurm.run("scancel", second)
-        wait_for(lambda: slurm.state(first) == "TIMEOUT", 300)
-        wait_for(lambda: process.poll() is not None, 300)
+        wait_until(lambda: slurm.state(first) == "TIMEOUT")
+        wait_until(lambda: process.poll() is not None)
         out, err = process.communicate()
         assert process.returncode == 0, err
     finally:

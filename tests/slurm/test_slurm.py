@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.running import Slurm, wait_for
+from tests.slurm.running import Slurm
+from tests.waiting import wait_until
 
 
 @pytest.mark.long
@@ -17,8 +18,8 @@ def test_a_job_that_is_cancelled_is_told_before_it_is_killed(slurm: Slurm, tmp_p
         f"#!/bin/bash\ntrap 'echo told > {tmp_path}/told; exit' TERM\nsleep 3\ntouch {tmp_path}/on\nsleep 60 & wait\n"
     )
     job = slurm.run("sbatch", "--parsable", "--output=/dev/null", str(script))
-    wait_for((tmp_path / "on").exists)
+    wait_until((tmp_path / "on").exists)
     assert slurm.state(job) == "RUNNING"
     slurm.run("scancel", "--full", job)
-    wait_for(lambda: slurm.state(job) == "CANCELLED")
-    wait_for((tmp_path / "told").exists)
+    wait_until(lambda: slurm.state(job) == "CANCELLED")
+    wait_until((tmp_path / "told").exists)

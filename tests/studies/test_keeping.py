@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ from daskevo_workflows.studies.stored_snapshots import described
 from daskevo_workflows.studies.study import until_stored
 from tests.studies.pretending import pretended, small_grid
 from tests.studies.threads import ThreadCrew
+from tests.waiting import wait_until
 
 
 class Store:
@@ -121,11 +121,8 @@ def test_what_nobody_needs_becomes_a_cache_and_needed_again_it_is_kept(tmp_path:
     with study:
         future = study.submit(candidate, 12)
         assert came.wait(60)
-        deadline = time.monotonic() + 60
-        while store.kinds()[8] != {"cache", "request"} and time.monotonic() < deadline:
-            time.sleep(0.01)
         # Its beginning is one of them.
-        assert store.kinds()[8] == {"cache", "request"}
+        wait_until(lambda: store.kinds()[8] == {"cache", "request"})
         gate.set()
         future.result(60)
     assert store.kinds()[8] == {"cache"}
@@ -167,34 +164,27 @@ def test_room_is_made_by_what_nobody_needs(tmp_path: Path, prompt: None) -> None
         study.run(Grid())
         controller, keeper = study.controller, study._keeper
         until_stored(controller)
-        wait_for(lambda: store.kinds()[4] == {"cache"} and store.kinds()[8] == {"cache"})
+        wait_until(lambda: store.kinds()[4] == {"cache"} and store.kinds()[8] == {"cache"})
         before = dict(store.rows)
         spare = [name for name, row in before.items() if row.labels[0].startswith("cache:")]
         controller.call(lambda: keeper.make_room("work", 3, 15))
-        wait_for(lambda: crew.rooms == [("work", True)])
+        wait_until(lambda: crew.rooms == [("work", True)])
         gone = before.keys() - store.rows.keys()
         assert len(gone) == 2
         assert gone <= set(spare)
         # All that may go would not be enough: nothing goes.
         controller.call(lambda: keeper.make_room("other", 3, 10 * len(spare)))
-        wait_for(lambda: crew.rooms[1:] == [("other", False)])
+        wait_until(lambda: crew.rooms[1:] == [("other", False)])
         assert len(store.rows) == len(before) - 2
         names = {name for node in controller.plan.nodes for name in node.snapshots.values()}
         assert not names & gone
         for tries in range(quota_eviction.ROUNDS):
             controller.call(lambda: keeper.make_room("again", 3, 1_000))
-            wait_for(lambda tries=tries: len(crew.rooms) == 3 + tries)
+            wait_until(lambda tries=tries: len(crew.rooms) == 3 + tries)
         assert not any(made for _, made in crew.rooms[1:])
     with RunView(tmp_path / "run") as view:
         events = [event for event in view.events() if event.kind == "evicted"]
     assert [event.facts["snapshots"] for event in events] == [2]
-
-
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_what_two_processes_stored_is_kept_once_and_counted(tmp_path: Path, prompt: None) -> None:

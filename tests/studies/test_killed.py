@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from daskevo_workflows.studies.trial_lines import Lines
 from tests.studies.killed_script import read_store
 from tests.studies.pretending import small_grid
 from tests.studies.threads import figures
+from tests.waiting import wait_for_reports
 
 
 def start(folder: Path, *ends: int) -> subprocess.Popen[str]:
@@ -30,17 +30,6 @@ def start(folder: Path, *ends: int) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])},
     )
-
-
-def wait_for_reports(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and process.poll() is None:
-        if (folder / "run" / "run.json").exists():
-            with RunView(folder / "run") as view:
-                if len(view.reports()) >= count:
-                    return
-        time.sleep(0.005)
-    raise AssertionError(f"the study did not get to {count} reports: {process.communicate()[1]}")
 
 
 @pytest.mark.long

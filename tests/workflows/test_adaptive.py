@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from daskevo.search import AgedEvolution
 from daskevo_workflows import nas
 from daskevo_workflows.execution import trainer_upkeep
 from daskevo_workflows.execution.progress import Progress
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.long]
 
@@ -42,13 +42,6 @@ def whole_cluster() -> None:
 
 def workers(client: Any) -> set[str]:
     return {str(worker["name"]) for worker in workers_of(client).values()}
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_as_many_trainers_as_a_search_can_use_and_none_when_it_is_over(

@@ -21,6 +21,7 @@ from daskevo.tuning import Constant, grid
 from daskevo_workflows import nas, tune
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.run_deadline import Closing
+from tests.waiting import wait_until
 from tests.workflows.gate import Gate
 
 pytestmark = pytest.mark.processes
@@ -114,10 +115,7 @@ def test_a_trainer_that_leaves_soon_is_given_nothing(
 
     def say(ends: float | None) -> None:
         client.run(set_end, ends, workers=[address_of(client, leaving)])
-        deadline = time.monotonic() + 60
-        while ends_of(client, leaving) != ends:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: ends_of(client, leaving) == ends)
 
     say(time.time() + 4)
     try:

@@ -23,6 +23,7 @@ from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.trainer_upkeep import NO_TRAINER_S, Upkeep
 from daskevo_workflows.execution.trainers import SILENT_S, Trainer, Trainers
 from daskevo_workflows.studies import study as study_module
+from tests.waiting import wait_until
 from tests.workflows.waiting import wait_for_workers
 
 pytestmark = pytest.mark.processes
@@ -31,16 +32,6 @@ pytestmark = pytest.mark.processes
 def failures(folder: Path) -> list[str]:
     with RunView(folder) as view:
         return [report.failure.kind for report in view.reports() if report.failure is not None]
-
-
-def wait_for_names(client: Any, names: list[str]) -> None:
-    """Wait for exactly these workers: one that is being ended counts as there until it has gone."""
-    until = time.monotonic() + 180
-    found: list[str] = []
-    while found != names and time.monotonic() < until:
-        time.sleep(0.1)
-        found = sorted(str(worker["name"]) for worker in workers_of(client).values())
-    assert found == names
 
 
 def take_a_task_each(client: Any) -> None:
@@ -142,7 +133,10 @@ def bare(client: Any) -> Iterator[Any]:
         command += ["--no-nanny", "--nthreads", "1", "--resources", "evaluation=1", "--no-dashboard"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait_for_names(found, ["bare", "provider-0"])
+            # A worker that is being ended counts as there until it has gone.
+            wait_until(
+                lambda: sorted(str(worker["name"]) for worker in workers_of(found).values()) == ["bare", "provider-0"]
+            )
             yield found
         finally:
             process.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -19,6 +18,7 @@ from daskevo_workflows import nas
 from daskevo_workflows.execution.trainers import DELIVERED, kill_process
 from daskevo_workflows.problems import Data, refer
 from daskevo_workflows.problems.delivery import Delivery
+from tests.waiting import wait_until
 from tests.workflows.waiting import wait_for_workers
 
 NAMES = {"provider-0", "trainer-0", "trainer-1"}
@@ -110,10 +110,7 @@ def test_each_fold_is_searched_with_its_own_arrays_which_travel_once(
             problem, Grid(), repository=repository, evaluations=2, run=tmp_path / f"fold{fold}", transfer=False
         )
         assert [report.metrics["sum"] for report in result.reports] == pytest.approx([x[:96].sum()] * 2, rel=1e-4)
-    until = time.monotonic() + 60
-    while any(key.startswith(DELIVERED) for key in client.run_on_scheduler(tasks_of)):
-        assert time.monotonic() < until, "something of it stays"
-        time.sleep(0.05)
+    wait_until(lambda: not any(key.startswith(DELIVERED) for key in client.run_on_scheduler(tasks_of)))
 
 
 def total(parcel: Any) -> float:

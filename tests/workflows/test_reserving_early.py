@@ -15,6 +15,7 @@ from daskevo.types import ModelId, Objective
 from daskevo_workflows.evaluation.assignment import EvaluationAssignment
 from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.problems import refer
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -57,7 +58,7 @@ def evaluated(client: Any, assignment: EvaluationAssignment) -> Report:
 def cancel(client: Any, future: Any) -> None:
     """Cancel an evaluation, and wait until its trainer knows of it."""
     future.cancel()
-    until(lambda: not any(client.run(is_under_way, future.key).values()))
+    wait_until(lambda: not any(client.run(is_under_way, future.key).values()))
 
 
 def is_under_way(key: str, dask_worker: Any) -> bool:
@@ -65,15 +66,8 @@ def is_under_way(key: str, dask_worker: Any) -> bool:
     return task is not None and task.state == "executing"
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def at_rest(repository: Any) -> None:
-    until(lambda: repository.stats()["live_attempts"] == repository.stats()["unsettled"] == 0)
+    wait_until(lambda: repository.stats()["live_attempts"] == repository.stats()["unsettled"] == 0)
     assert repository.verify().clean
 
 
@@ -109,7 +103,7 @@ def test_reservations_that_come_to_nothing(
     )
     references = repository.stats()["references"]
     future = submitted(client, stuck)
-    until(lambda: (marks / "building").exists() and repository.stats()["references"] > references)
+    wait_until(lambda: (marks / "building").exists() and repository.stats()["references"] > references)
     cancel(client, future)
     (marks / "go on").touch()
     at_rest(repository)

@@ -27,6 +27,7 @@ from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.running_task import EndedTask, failed
 from daskevo_workflows.execution.running_tasks import RunningTasks
 from tests.chaos.ledger import digests
+from tests.waiting import wait_for_reports
 from tests.workflows.gate import Gate
 
 pytestmark = pytest.mark.processes
@@ -44,17 +45,6 @@ def start(problem: Path, folder: Path, evaluations: int, log: Path, providers: i
             text=True,
             start_new_session=True,
         )
-
-
-def wait_for_reports(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline and process.poll() is None:
-        if (folder / "run" / "run.json").exists():
-            with RunView(folder / "run") as view:
-                if len(view.reports()) >= count:
-                    return
-        time.sleep(0.05)
-    raise AssertionError(f"the search did not get to {count} reports")
 
 
 def check_whole(folder: Path, found: dict[str, Any], evaluations: int) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from daskevo.tuning import Trajectory
 from daskevo_workflows import tune
 from daskevo_workflows.problems import refer
 from daskevo_workflows.studies.trial_lines import Lines
+from tests.waiting import wait_for_reports
 from tests.workflows.gate import Gate
 
 pytestmark = [pytest.mark.processes, pytest.mark.long]
@@ -39,17 +39,6 @@ def start(problem: Path, folder: Path, log: Path) -> subprocess.Popen[str]:
             text=True,
             start_new_session=True,
         )
-
-
-def wait_for_reports(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 500
-    while time.monotonic() < deadline and process.poll() is None:
-        if (folder / "run" / "run.json").exists():
-            with RunView(folder / "run") as view:
-                if len(view.reports()) >= count:
-                    return
-        time.sleep(0.02)
-    raise AssertionError(f"the study did not get to {count} reports")
 
 
 def test_killed_twice_and_started_again(tuned: Callable[..., Path], tmp_path: Path) -> None:

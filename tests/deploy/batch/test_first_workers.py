@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from daskevo.deploy.batch.job_status import JobReport
 from daskevo.deploy.batch.refusals import refusal
 from daskevo.errors import BatchSystemError
 from tests.deploy.batch.fake import FakeSlurm
+from tests.waiting import wait_until
 
 MESSAGE = "Exit code: {}\nCommand:\nsbatch x\nstdout:\n\nstderr:\n{}\n"
 """What dask-jobqueue makes of a command that fails."""
@@ -107,7 +108,7 @@ def test_a_failure_is_said_once_and_leaves_no_folder(
             for error in cluster.failures:  # as it would be, a moment later
                 cluster._say(error)
         else:
-            _until(logged)
+            wait_until(logged)
             time.sleep(0.3)
     assert len(logged()) == (0 if hears else 1)
     assert not (tmp_path / "logs").exists()
@@ -120,22 +121,15 @@ def test_jobs_are_submitted_again_once_it_answers(
     monkeypatch.setattr(jobs, "AGAIN_S", 0.1)
     takes = fake.words("sbatch").read_text()
     with cluster_of(tmp_path) as cluster:
-        _until(lambda: (fake.folder / "job-1" / "script").exists())
+        wait_until(lambda: (fake.folder / "job-1" / "script").exists())
         fake.write("sbatch", f'echo x >>{fake.folder}/asked; echo "Unable to contact slurm controller" >&2; exit 1')
         cluster.scale(jobs=2)
-        _until(lambda: (fake.folder / "asked").exists() and len(cluster.failures) > 1)
+        wait_until(lambda: (fake.folder / "asked").exists() and len(cluster.failures) > 1)
         fake.write("sbatch", takes)
-        _until(lambda: (fake.folder / "job-2" / "script").exists())
+        wait_until(lambda: (fake.folder / "job-2" / "script").exists())
         fake.write("sbatch", 'echo "sbatch: error: invalid partition" >&2; exit 1')
         cluster.scale(jobs=3)
-        _until(lambda: len(cluster.worker_spec) == 2)
-
-
-def _until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        wait_until(lambda: len(cluster.worker_spec) == 2)
 
 
 def test_a_command_that_hangs_is_said(fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,14 +192,14 @@ def test_jobs_that_end_at_once_are_said_and_given_up(
     with cluster_of(tmp_path, jobs=0) as cluster:
         cluster.adapt(minimum_jobs=1, maximum_jobs=2, interval=None)
         cluster.scale(jobs=1)
-        _until(lambda: (fake.folder / "job-1" / "script").exists())
+        wait_until(lambda: (fake.folder / "job-1" / "script").exists())
         assert not caplog.records or "ended before" not in caplog.text
         fake.say("JobState=FAILED Reason=NonZeroExitCode ExitCode=127:0")
-        _until(lambda: "job 1 ended before a worker of it came: FAILED (NonZeroExitCode)" in caplog.text)
-        _until(lambda: "3 times in a row: it is not submitted again. job 3 ended before" in caplog.text)
+        wait_until(lambda: "job 1 ended before a worker of it came: FAILED (NonZeroExitCode)" in caplog.text)
+        wait_until(lambda: "3 times in a row: it is not submitted again. job 3 ended before" in caplog.text)
         assert not cluster.worker_spec
         assert not (fake.folder / "job-4").exists()
-        _until(lambda: not cluster._watched)
+        wait_until(lambda: not cluster._watched)
         assert not cluster._of_workers, "nothing is kept of jobs that are over"
 
 
@@ -249,7 +243,7 @@ def test_the_log_of_another_job_is_not_quoted(tmp_path: Path) -> None:
 def test_jobs_of_providers_have_options_of_their_own(fake: FakeSlurm, tmp_path: Path) -> None:
     apart = {"provider_jobs": 2, "provider_options": {"queue": "cpu", "cores": 2, "memory": "64GiB"}}
     with cluster_of(tmp_path, trainers_per_job=4, queue="gpu", **apart) as cluster:
-        _until(lambda: len([job for job in list(cluster.workers.values()) if job.job_id is not None]) == 3)
+        wait_until(lambda: len([job for job in list(cluster.workers.values()) if job.job_id is not None]) == 3)
         with pytest.raises(BatchSystemError, match="no trainer came within 1 s"):
             wait_for_workers(cluster, start_timeout_s=1.0)
     scripts = [path.read_text() for path in fake.folder.glob("job-*/script")]
