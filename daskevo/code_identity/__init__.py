@@ -36,8 +36,8 @@ def made_of(
         Whether what functions leave behind while they run counts, too: globals that they assign, attributes of their
         own. Then the digest is that of a moment.
     settings:
-        Whether globals count that other functions of a module assign, and none of those that are looked into: what
-        they are set to is what these work with.
+        Whether to count globals that only other functions of a module assign, none that is looked into: to these, they
+        are settings.
 
     Examples
     --------

@@ -13,7 +13,7 @@ class Made:
     Parameters
     ----------
     digest:
-        32 hexadecimal digits: equal for what is made of the same. Where something is unknown, it is of the rest.
+        32 hexadecimal digits: equal for what is made of the same. If something is unknown, it covers the rest.
     parts:
         Name -> short digest, of each function, class, global and object that was met: for people, who are told which
         changed.

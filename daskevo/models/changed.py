@@ -1,6 +1,6 @@
-"""A model whose layers were configured anew since it was flattened: adapted to data, given another activation.
+"""Flatten a model again if its layers were configured anew since: adapted to data, given another activation.
 
-So are those whose code reads something that is another now. What is stored is what is there when it is stored.
+The same goes for layers whose code reads something that has changed. A model is stored as it is when it is put.
 ``trainable`` stays as it was: freezing is no part of a model.
 """
 
@@ -20,7 +20,7 @@ from daskevo.types import JSON
 
 
 def as_it_is(model: keras.Model, flat: FlatModel) -> FlatModel:
-    """Return `flat` as it is now: the same where no layer was configured anew, else with the graph of today.
+    """Return `flat` itself if no layer was configured anew, else the model with its graph of now.
 
     Parameters
     ----------

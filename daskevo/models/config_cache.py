@@ -1,4 +1,4 @@
-"""Configurations that were worked out before: the layers of a search are the same few, over and over.
+"""Keep the serialised configurations of layers: those of a search are the same few, over and over.
 
 Serialising a layer is most of flattening a small model. A layer of Keras' own whose ``get_config()`` is the same as one
 before but for its name has the same record; all of it is compared, kinds of values included. Nothing is kept that

@@ -2,8 +2,8 @@
 
 A name says nothing of what stands behind it, so the signature of such a layer holds a digest of each class and function
 (see :mod:`daskevo.code_identity`), worked out anew for each model: a global that the code reads may have been set to
-something else meanwhile. What can't be compared, because something in it can't be looked into, equals itself in this
-process, as long as the rest of it is the same, and nothing anywhere else.
+something else meanwhile. Code with a part that can't be inspected equals only itself, in this process, as long as the
+rest of it stays the same.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_keras_own(kind: type) -> bool:
 
 
 def code_of(operation: Any, config: JSON, known: dict[int, str] | None = None) -> list[str]:
-    """Return digests of the classes and functions of a layer that aren't Keras' own, in no order that names give.
+    """Return digests of the classes and functions of a layer that aren't Keras' own, sorted: names don't matter.
 
     Parameters
     ----------

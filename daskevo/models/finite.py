@@ -20,14 +20,14 @@ _AT_ONCE = 1 << 18
 
 
 def check_finite(graph: ArchitectureGraph, arrays: Mapping[int, Array]) -> None:
-    """See that tensors hold numbers only.
+    """Check that tensors hold neither nan nor inf.
 
     Reads each once, at the speed of memory: some 5 ms for 100 MB of float32.
 
     Parameters
     ----------
     arrays:
-        Tensor number -> values, of any dtype; of those that can't be nan there is nothing to see.
+        Tensor number -> values, of any dtype; those whose dtype has no nan pass.
 
     Raises
     ------

@@ -97,7 +97,7 @@ def freeze(
 
 
 def unfreeze(freezing: Freezing) -> None:
-    """Let what was frozen train again (to be compiled after): what had been frozen before stays so."""
+    """Make what was frozen trainable again; compile the model afterwards. What the user had frozen stays frozen."""
     for part, trainable in freezing.before:
         part.trainable = trainable
 

@@ -1,4 +1,4 @@
-"""What user code changes in Keras for the whole process, put back after it: the next evaluation begins as the first."""
+"""Put back what user code changes in Keras for the whole process, so that each evaluation begins as the first did."""
 
 from __future__ import annotations
 

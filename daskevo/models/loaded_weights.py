@@ -58,7 +58,7 @@ def loaded_weights(flat: FlatModel, *, exact: bool = True) -> dict[int, str]:
 
 
 def given_weights(flat: FlatModel) -> dict[int, str]:
-    """Return the same of a model that was built in :func:`~daskevo.models.shape_only`, and inside it; exact."""
+    """Return what `loaded_weights` does, but exactly, of a model built in `shape_only`; to be called in that block."""
     if not is_without_values():
         return loaded_weights(flat)
     found = {}
@@ -74,7 +74,7 @@ def given_weights(flat: FlatModel) -> dict[int, str]:
 
 
 def kept_weights(flat: FlatModel, arrays: Mapping[int, np.ndarray[Any, Any]]) -> tuple[int, ...]:
-    """Return the layers that keep what was loaded into them: they don't train, and the ancestor's have moved since.
+    """Return the layers that keep their loaded weights: they don't train, and the ancestor's values differ by now.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _distribution(initializer: Any, shape: tuple[int, ...]) -> tuple[float, floa
 
 
 def _farthest(initializer: Any, spread: float) -> float:
-    """Return how far from the mean a value can lie that an initializer of Keras draws: training leaves that soon."""
+    """Return how far from its mean an initializer of Keras draws at most; trained weights soon lie beyond that."""
     law = getattr(initializer, "distribution", "")
     if law == "uniform" or isinstance(initializer, keras.initializers.RandomUniform):
         return math.sqrt(3) * spread

@@ -28,7 +28,7 @@ _lock = threading.Lock()
 
 
 def check_storable(flat: FlatModel) -> None:
-    """See that what is stored of a model is all of it, and that it can be rebuilt from that.
+    """Check that what is stored of a model is complete, and that the model can be rebuilt from it.
 
     Parameters
     ----------

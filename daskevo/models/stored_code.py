@@ -1,7 +1,7 @@
 """Whether the code of users' layers is what it was when a model was stored.
 
-Weights are loaded with the code that is here, whatever it has become: nobody loses a model by mending a layer. But what
-the model computes may be something else than what was scored, so it is said.
+Weights are loaded with the code as it is now, so that nobody loses a model by mending a layer. The model may then
+compute something else than what was scored, so the user is warned.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def training_key(model: keras.Model, graph: ArchitectureGraph, *, names: bool = 
         Fresh; built in :func:`~daskevo.models.shape_only`, and asked for inside it, the weights that were given to it
         count and those that it would draw don't: these follow from the seed.
     graph:
-        Of it.
+        The model's architecture graph.
     names:
         Whether names of layers may have been chosen by somebody, who may look for them; False: they were made up, as
         those of nodes that mutators add.

@@ -16,7 +16,7 @@ from daskevo.models.keras_private import with_sublayers
 
 
 def is_moot(operation: Any, mode: Any) -> bool:
-    """Whether a layer or operation does the same, to the last detail, if it isn't given a mode that it was given."""
+    """Whether a call computes exactly the same if the mode that it was given is left out."""
     kind = type(operation)
     if _takes_mode(kind):
         return mode is _default(kind)

@@ -150,6 +150,7 @@ def check_parts(problem: object, where: str) -> Problem:
         faults.append("objective ('max METRIC' or 'min METRIC')")
     for part in ("epochs",) if callable(getattr(problem, "training_loop", None)) else ("epochs", "batch_size"):
         value = getattr(problem, part, None)
+        # The exact type: True would pass for 1.
         if type(value) is not int or value < 1:
             faults.append(f"{part} (a whole number from 1)")
     validate = getattr(problem, "validate", False)

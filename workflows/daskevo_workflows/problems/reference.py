@@ -160,6 +160,7 @@ def _keep(reference: ProblemReference, problem: Problem) -> None:
 
 def adopt(reference: ProblemReference, instance: Problem) -> None:
     """Keep the object of a reference that came without it."""
+    # The first one stays: its data may be prepared already, and it equals this one.
     if reference._here not in _loaded:
         _keep(reference, instance)
 

@@ -118,6 +118,7 @@ def prepare(x: Any, y: Any, samples: int) -> Arrays:
     drawn = np.random.default_rng(0).permutation(len(x))[:samples]
     x, y = x[drawn], y[drawn].astype(np.int32) - 1
     measured = x[:, :MEASURED]
+    # In a small sample a feature may be the same everywhere: its deviation is 0.
     x[:, :MEASURED] = (measured - measured.mean(axis=0)) / np.maximum(measured.std(axis=0), 1e-6)
     return {"x": x, "y": y}
 

@@ -115,6 +115,7 @@ class Replicate(Mutator):
 
     def mutate(self, graph: ModelGraph, match: Match, choose: Choose) -> None:
         node: Any = graph[match.node]
+        # Of two equal layers the mean: with equal weights the network would compute what it did.
         merged = graph.insert_after(match.node, layer("Average"), "mean")
         graph.connect(graph.create("copy", node.layer, node.inputs), merged)
 

@@ -92,6 +92,7 @@ class Block(Mutator):
             made = _Layer(cell, f"layer{number}", widths.before if number == 0 else widths.own, widths.own)
             place = made.build(place, strides[0] if number == 0 else 1, **kinds)
         cell.outputs = (place,)
+        # The block becomes one node first, so that edges into and out of it stay.
         graph.replace(graph.group(match.nodes, self.name), cell)
 
 

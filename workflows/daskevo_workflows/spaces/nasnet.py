@@ -96,6 +96,7 @@ class NasNet(Classification):
         last = before = _normalised(keras.layers.Conv2D(self.channels, 3, padding="same", use_bias=False)(inputs))
         for stage in range(3):
             channels = self.channels * 2**stage
+            # A tuple on both sides, so that the cell that was last is the one before from now on.
             if stage:
                 last, before = self._cell("reduction", last, before, channels, choices), last
             for _ in range(self.cells):

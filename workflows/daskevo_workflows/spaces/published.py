@@ -20,7 +20,7 @@ from daskevo_workflows.spaces.nasnet import NasNet
 
 
 class OfSpace:
-    """As much of a problem as a space that makes its models itself is.
+    """A problem that is nothing but a space which makes its models itself.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def look(
     Parameters
     ----------
     problem:
-        Of which no more is used than `space` and `build`.
+        Only its `space` and `build` are used.
     objectives:
         Of ``parameters``, ``flops`` and ``depth``.
     """
@@ -135,6 +135,7 @@ def look(
 
     def architecture(request: Request) -> Sequence[bytes]:
         graphs[request.number], key = graph_and_key(problem, request.candidate)
+        # The training key too: equal architectures may be trained in different ways, by a dropout rate for instance.
         return [*graphs[request.number].ids, key]
 
     def evaluate(request: Request) -> Report:
