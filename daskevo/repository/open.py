@@ -15,6 +15,7 @@ from daskevo.offline.root import OfflineConnection
 from daskevo.protocol.scopes import check_scope
 from daskevo.repository.handle import Repository
 from daskevo.store.files import Durability
+from daskevo.store.root import check_durability
 from daskevo.types import Objective
 from daskevo.wire.transport import repository_key, root_path
 
@@ -120,7 +121,7 @@ def _open_offline(
     path: str, scope: str, wanted: Objective | None, durability: Durability | None, timeout_s: float
 ) -> Repository:
     connection = OfflineConnection(path, timeout_s)
-    connection.root.check_durability(durability)
+    check_durability(connection.root.path, connection.root.durability, durability)
     # Nothing is written without a cluster, so an objective that isn't declared yet holds for this handle only.
     declared = connection.root.scopes().get(scope)
     objective = wanted if declared is None else Objective.parse(declared)

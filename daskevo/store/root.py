@@ -137,23 +137,13 @@ class Root:
                 }
                 create_file(path / "repository.json", dump_json(description), sync=new == "synced")
         root = cls.open(path)
-        root.check_durability(durability)
+        check_durability(path, root.durability, durability)
         with usable(path, "make a repository", 0):
             (path / "shards").mkdir(exist_ok=True)
             if root.durability == "synced":
                 # Also if it existed: the process that created it may have died before it synced the name.
                 sync_folder(path)
         return root
-
-    def check_durability(self, asked: Durability | None) -> None:
-        """Check that the repository has the durability `asked`; None accepts any.
-
-        Raises
-        ------
-        DurabilityMismatch
-            If it has another.
-        """
-        check_durability(self.path, self.durability, asked)
 
     def _check_count(self) -> None:
         """Check that the number of shards is the one with which models were assigned to shards."""
