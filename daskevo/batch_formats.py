@@ -1,4 +1,4 @@
-"""What batch systems write and take, as values: times, and what `qstat -f` says. Pure: loads nothing but `re`."""
+"""Parse what batch systems print: times, and the output of ``qstat -f``. Pure: loads nothing but `re`."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def seconds_of(text: str, kind: str = "pbs") -> float | None:
 
 
 def qstat_facts(said: str) -> dict[str, str]:
-    """Return what ``qstat -f`` says of one job, by attribute.
+    """Return the attributes of one job in the output of ``qstat -f``.
 
-    Long values go on in lines without a name: words of a comment are parted there, all else is cut anywhere.
+    Long values continue on lines without a name. Comments are broken between words, other values anywhere.
 
     Examples
     --------

@@ -60,10 +60,10 @@ from typing import Any
 
 
 class LayerCodeChanged(UserWarning):
-    """A model was made of its record with a layer of the user's whose code is another than when it was stored.
+    """A model was rebuilt from its record with a layer of the user's whose code has changed since it was stored.
 
-    It has the stored weights, and may compute something else with them than what was scored. Said once for each model
-    in a process.
+    It has the stored weights, but may compute something else with them than the model that was scored. The warning
+    comes once per model and process.
     """
 
 

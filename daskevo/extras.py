@@ -1,4 +1,4 @@
-"""Packages that only some of daskevo needs, and which extra brings them: what is missing is said at the beginning."""
+"""Optional packages: which extra of daskevo installs each, and an early error that names those that are missing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXTRA_OF: Mapping[str, str] = {
 """Top-level module -> the extra of daskevo that installs it."""
 
 TRAINING = ("keras", "tensorflow")
-"""What training takes, and whatever else builds a model."""
+"""Packages that training needs, and everything else that builds a model."""
 
 
 def need(what: str, *modules: str) -> None:

@@ -1,4 +1,4 @@
-"""Words that all rooms share: names and their rules, ticks, tensor specifications, qualities."""
+"""Types that all packages share: names and their rules, ticks, tensor specifications, objectives."""
 
 from __future__ import annotations
 

@@ -3,6 +3,6 @@
 Why numba: it has wheels for every Python that daskevo supports and needs no compiler where daskevo is installed; its
 only dependency beside LLVM is numpy, and it is at home wherever Dask is used with numpy.
 
-Modules: `compilation`, `blocks` (what stands where), `updates` (add and remove a model), `search` (answer a query), and
-`scope`, which calls them from Python.
+Modules: `compilation`, `blocks` (the layout of the arrays; adding and removing a model), `search` (answering a query),
+and `scope`, which calls them from Python.
 """

@@ -1,4 +1,4 @@
-"""The models of one scope in two arrays, and how they come and go: each in O(number of its vertices).
+"""Layout of the two arrays that hold the models of one scope; adding or removing one takes O(number of its vertices).
 
 A scope has two arrays, which Python allocates and lengthens and compiled code fills:
 
@@ -38,7 +38,7 @@ UNIT: Final = 4
 LINE: Final = 16
 """Words of a cache line."""
 AHEAD: Final = 8
-"""Graphs of a list whose memory is on its way while one is looked at."""
+"""Number of graphs in a list that are prefetched ahead of the one that is read."""
 
 END, TAKEN, FREE = 0, 1, 2
 STATE_UNITS: Final = 16
@@ -131,7 +131,7 @@ def push(pool: Array, head: int, value: int) -> None:
 
 @helper
 def pop(pool: Array, head: int) -> None:
-    """Drop the last value of a list, and half of a block that is used by a quarter: values are moved rarely."""
+    """Remove the last value of a list; halve its block once only a quarter is used, so that values move rarely."""
     pool[head + COUNT] -= 1
     count, room = pool[head + COUNT], pool[head + ROOM]
     if count == 1 and room > 0:
@@ -415,7 +415,7 @@ def remove(slots: Array, pool: Array, model: int) -> None:
 
 @helper
 def leave(slots: Array, pool: Array, graph: int, index: int) -> None:
-    """Take a graph out of the list of one of its nodes, and the node away if no other has it."""
+    """Remove a graph from the list of one of its nodes, and the node, too, if no other graph has it."""
     word = graph * UNIT + NODES + index
     node = int64(pool[word])
     head = node * UNIT + LIST
@@ -457,10 +457,10 @@ def prefetch_lists(pool: Array, start: int, size: int) -> None:
 
 @helper
 def choose_best(pool: Array, node: int) -> None:
-    """Look for a node's best graph among all, after the one it had got worse or went.
+    """Find a node's best graph in its list, after the former best got worse or was removed.
 
-    As long as the list, but a list of n graphs loses its best in one of n removals if who goes is drawn by chance, and
-    less often in a search, which keeps the best.
+    This reads the whole list. But of n graphs, a random removal takes the best with a probability of 1/n only, and a
+    search, which keeps its best models, removes it less often.
     """
     values, count = values_of(pool, node + LIST), pool[node + LIST + COUNT]
     best = pool[values]

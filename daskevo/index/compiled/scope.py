@@ -1,4 +1,4 @@
-"""The models of one scope: the arrays of the compiled core, which grow here. Importing this compiles the core."""
+"""The models of one scope: owns the arrays of the compiled core. Importing this module compiles the core."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from daskevo.index.query import BAD_EDGES, NAME, RECORD, REPEATED, PackedModel, 
 from daskevo.types import ModelId, Tick
 
 _GROWTH = 1.25
-"""Of the arrays: what grows by a part of itself costs each model a constant share. Large ones are moved by the kernel
-page by page, not copied."""
+"""Factor by which arrays grow, so that growing costs each model a constant share. The kernel moves the pages of large
+arrays instead of copying them."""
 _FULLEST, _EMPTIEST = 0.6, 0.4
 """Shares of slots in use: at 0.6 an absent id is known after 3.6 slots, mostly of one cache line."""
 # Models to exclude: a count of 0, int64.

@@ -1,4 +1,4 @@
-"""The best match of a query, exact, looking at as few models as can be.
+"""Find the exact best match of a query, reading as few models as possible.
 
 Source: the LCP query of paper 000, section 4.2, answered by an inverted index instead of its scan over all models.
 
