@@ -14,13 +14,13 @@ from daskevo.store.files import FULL, free_bytes
 
 _PROBE_BYTES = 1 << 16
 
-# SQLite says of a used up quota, and of a journal that can't be made or synced, what it says of any other failure.
+# SQLite reports an exhausted quota, and a journal that can't be created or synced, like any other I/O failure.
 _MAY_MEAN_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 
 @contextlib.contextmanager
 def needs_room(folder: Path) -> Iterator[None]:
-    """Say of a failed write of the block that the disk of a folder is full, if that is why; else let it be.
+    """Replace the error of a failed write in this block if the folder's disk is full; pass on any other error.
 
     Raises
     ------

@@ -178,7 +178,7 @@ class SearchPlan:
 
         Returns
         -------
-        Standing
+        TrialStanding
             With metrics if they are known, or a failure if they can't be computed; then nothing waits.
 
         Raises

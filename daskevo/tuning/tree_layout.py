@@ -1,8 +1,7 @@
-"""Where the branches of a tree of progress stand on paper: steps from left to right, a row for each branch.
+"""Lay out a progress tree for drawing: steps from left to right, one row per branch.
 
-A branch stands below its parent, and those that part later stand nearer to it, so that no line from a parent down to a
-child crosses a row that has begun. What would be too many rows is folded: branches that part from the same one into one
-row of all their steps.
+A branch is drawn below its parent. Children that diverge later are nearer to it, so that no line from a parent down to
+a child crosses a row that has begun. If there are too many rows, branches with the same parent are folded into one.
 """
 
 from __future__ import annotations
@@ -18,33 +17,33 @@ from daskevo.tuning.progress_tree import Goal, Progress, ProgressTree, Span
 from daskevo.types import JSON
 
 MOST_ROWS = 60
-"""So many rows are still read on one page."""
+"""Most rows that can be read on one page."""
 
 NAMED = 5
-"""So many trials of a span are named where the tree is sent or drawn; of others their number is told."""
+"""Trials of a span that are named when the tree is sent or drawn; of the others only the number is given."""
 
 _FIRST: Sequence[Progress] = ("running", "waiting", "failed", "done")
-"""What a folded row shows at a step where its branches stand differently."""
+"""Order of precedence: what a folded row shows at a step where its branches differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A branch on paper, or several that are folded into one.
+    """A row of the drawing: one branch, or several folded into one.
 
     Parameters
     ----------
     parent:
-        The row that it parts from; None for one that begins anew.
+        The row that it diverges from; None for a root.
     start, stop, spans, goals:
-        As the branch has them; of folded ones, where any of them has steps, and no goals.
+        Those of the branch. A folded row has steps where any of its branches has, and no goals.
     needed:
-        By how many trials each span is, or was, needed; 0: that isn't told. # (n_spans,)
+        Number of trials that need, or needed, each span; 0 if unknown. # (n_spans,)
     words:
-        What sets it apart.
+        How its hyper-parameters differ from its parent's.
     trials:
-        How many need, or needed, any of it.
+        Number of trials that need, or needed, any of it.
     branches:
-        How many it stands for.
+        Number of branches in this row.
     """
 
     parent: int | None
@@ -67,9 +66,9 @@ class TreeLayout:
     rows:
         Parents above their children.
     stop:
-        The last step of all.
+        The last step of all rows.
     unit:
-        What a step is.
+        Unit of a step.
     """
 
     rows: tuple[Row, ...]
@@ -77,7 +76,7 @@ class TreeLayout:
     unit: str
 
     def to_json(self) -> JSON:
-        """Return it as data, to be drawn elsewhere; of many trials of a span only some are named."""
+        """Return the layout as JSON; if a span has many trials, only some are named."""
         return asdict(self)
 
     @classmethod
@@ -94,9 +93,9 @@ class TreeLayout:
 
 
 def tree_layout(tree: ProgressTree, most_rows: int = MOST_ROWS) -> TreeLayout:
-    """Return where a tree's branches stand, in `most_rows` rows at most.
+    """Lay out a tree in `most_rows` rows at most.
 
-    What leads to the best trial is shown, then what parts from the beginning, then what parts from that, and so on.
+    Branches that lead to the best trial come first, then roots, then their children, and so on.
 
     Examples
     --------
@@ -142,13 +141,13 @@ def tree_layout(tree: ProgressTree, most_rows: int = MOST_ROWS) -> TreeLayout:
 def _turned(
     below: Mapping[int | None, list[tuple[int, int | None]]], parent: int | None
 ) -> list[tuple[int, int | None]]:
-    """Return who parts from a branch, the one that is to stand lowest first: the one that parts first."""
+    """Return the children of a branch, the lowest row first: the child that diverges first."""
     last = float("inf")
     return sorted(below.get(parent, ()), key=lambda one: (one[0], -(last if one[1] is None else one[1])))
 
 
 def _by_interest(tree: ProgressTree) -> list[int]:
-    """Return all branches in the order in which they are worth a row; none before its parent."""
+    """Return all branches, those that most deserve a row first; none comes before its parent."""
     branches = tree.branches
     depths: list[int] = []
     for branch in branches:
@@ -162,7 +161,7 @@ def _by_interest(tree: ProgressTree) -> list[int]:
 
 
 def _hidden(tree: ProgressTree, shown: set[int]) -> dict[int | None, list[int]]:
-    """Return the branches without a row, by the one with a row that they come from."""
+    """Return the branches without a row, grouped by their nearest ancestor that has one."""
     groups: dict[int | None, list[int]] = {}
     homes: dict[int, int | None] = {}
     for number, branch in enumerate(tree.branches):
@@ -204,7 +203,7 @@ def _folded(tree: ProgressTree, numbers: Sequence[int], parent: int | None) -> R
 
 
 def _named(what: Any) -> Any:
-    """Leave out all but some of the trials' names."""
+    """Return it with the names of at most `NAMED` trials."""
     if len(what.trials) <= NAMED:
         return what
     return what._replace(trials=(*what.trials[: NAMED - 1], f"{len(what.trials) - NAMED + 1} more"))
