@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from daskevo_plugins.formatting import byte_unit, say_bytes, say_count, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
+    WIDTH_IN,
     Drawing,
     from_zero,
     label_of,
@@ -43,7 +44,7 @@ def bytes_over_time(runs: Sequence[RunSeries]) -> Drawing | None:
     # By their ends: curves begin near 0, where any two of them differ by a large factor.
     ends = [curve.points[-1][1] for curve in drawn if curve.points[-1][1] > 0]
     logarithmic = bool(ends) and max(ends) > LOGARITHMIC_FROM * min(ends)
-    figure, panels = panels_of(runs, height_in=3.4, shared=True)
+    figure, panels = panels_of(WIDTH_IN, 3.8, len(runs), sharex=True, sharey=True)
     for panel, run, group in zip(panels, runs, curves, strict=True):
         for curve in group:
             panel.step(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from daskevo_plugins.formatting import plain, say_count, say_quality, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Moment, curve_of, over_time, say_range
@@ -16,9 +14,11 @@ from daskevo_workflows.reports.figures.chart import (
     WINDOW,
     Drawing,
     Sheet,
+    draw_moments,
     from_zero,
     legend_below,
     limit_to_most,
+    panels_of,
     wrapped,
 )
 from daskevo_workflows.reports.series import mean, median, moving_mean, running_best
@@ -35,19 +35,13 @@ def candidates(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
     objective = arms[0].runs[0].objective
     scale, unit = time_unit(max(e.ended_s or 0.0 for e in scored))
     # The axes have 0.28 of the width; the rest is for labels and legend, whose text does not shrink with it.
-    figure = Figure(figsize=(sheet.width_in, 0.28 * sheet.width_in + 1.75), layout="constrained")
-    panel = figure.subplots()
+    figure, (panel,) = panels_of(sheet.width_in, 0.28 * sheet.width_in + 1.75)
     for arm, (colour, line, mark) in zip(arms, RUN_COLOURS, strict=False):
         _draw_marks(panel, arm, scale, colour, mark, many=len(scored) >= d.RASTER_FROM)
         for make, width, style in ((moving, 1.8, line), (lambda run: running_best(run, objective), 0.9, line)):
             moments = lines(arm, make)
-            if not moments:
-                continue
-            times = [moment.at_s / scale for moment in moments]
-            panel.step(times, [moment.middle for moment in moments], where="post", color=colour, lw=width, ls=style)
-            if len(arm.runs) > 1:
-                low, high = [moment.low for moment in moments], [moment.high for moment in moments]
-                panel.fill_between(times, low, high, step="post", color=colour, alpha=0.18, lw=0)
+            if moments:
+                draw_moments(panel, arm, moments, scale, color=colour, lw=width, ls=style)
         # One entry of the legend for marks and lines of an arm: each by itself would make three.
         panel.plot([], [], color=colour, ls=line, lw=1.8, marker=mark, ms=3.5, label=arm.label)
     panel.plot([], [], color=d.INK, lw=1.8, label=f"mean of the last {WINDOW}")

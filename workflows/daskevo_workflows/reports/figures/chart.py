@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from daskevo_plugins.formatting import plain
 from daskevo_workflows.reports import svg as d
+from daskevo_workflows.reports.arms import Arm, Moment
 from daskevo_workflows.reports.series import RunSeries
 
 WIDTH_IN = 9.0
@@ -85,9 +86,21 @@ class Drawing:
             return d.to_svg(self.figure, name=self.name, title=self.title, description=f"{self.caption} {self.words}")
 
 
-def panels_of(runs: Sequence[RunSeries], *, height_in: float, shared: bool = False) -> tuple[Figure, list[Any]]:
-    figure = Figure(figsize=(WIDTH_IN, height_in + 0.4), layout="constrained")
-    return figure, list(figure.subplots(1, len(runs), squeeze=False, sharex=shared, sharey=shared)[0])
+def panels_of(
+    width_in: float, height_in: float, columns: int = 1, *, sharex: bool = False, sharey: bool = False
+) -> tuple[Figure, list[Any]]:
+    """Return a figure and its panels, side by side."""
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    return figure, list(figure.subplots(1, columns, squeeze=False, sharex=sharex, sharey=sharey)[0])
+
+
+def draw_moments(panel: Any, arm: Arm, moments: Sequence[Moment], scale: float, **style: Any) -> None:
+    """Draw the median of an arm's runs as steps, and shade the range of several runs."""
+    times = [moment.at_s / scale for moment in moments]
+    panel.step(times, [moment.middle for moment in moments], where="post", **style)
+    if len(arm.runs) > 1:
+        low, high = [moment.low for moment in moments], [moment.high for moment in moments]
+        panel.fill_between(times, low, high, step="post", color=style["color"], alpha=0.18, lw=0)
 
 
 def legend_below(figure: Figure, panels: Sequence[Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from daskevo.types import Objective
@@ -18,6 +17,7 @@ from daskevo_workflows.reports.figures.chart import (
     label_of,
     legend_below,
     mark_size,
+    panels_of,
     suffix_of,
 )
 from daskevo_workflows.reports.series import RunSeries
@@ -37,8 +37,7 @@ def front(runs: Sequence[RunSeries]) -> Drawing | None:
     if not others or any(run.others != others for run in runs) or not any(run.front for run in runs):
         return None
     shown = others[:PANELS]
-    figure = Figure(figsize=(WIDTH_IN, 4.2), layout="constrained")
-    panels = list(figure.subplots(1, len(shown), squeeze=False, sharey=True)[0])
+    figure, panels = panels_of(WIDTH_IN, 4.2, len(shown), sharey=True)
     for panel, goal in zip(panels, shown, strict=True):
         for run, (colour, line, mark) in zip(runs, RUN_COLOURS, strict=False):
             _draw(panel, run, goal, colour, line, mark, runs)

@@ -10,6 +10,7 @@ from daskevo_plugins.formatting import say_share, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,
+    WIDTH_IN,
     WINDOW,
     Drawing,
     from_zero,
@@ -34,7 +35,7 @@ def frozen_share(runs: Sequence[RunSeries]) -> Drawing | None:
     if not chosen:
         return None
     scale, unit = time_unit(max(e.ended_s or 0.0 for run in chosen for e in run.finished))
-    figure, (panel,) = panels_of(chosen[:1], height_in=3.0)
+    figure, (panel,) = panels_of(WIDTH_IN, 3.4)
     for run in chosen:
         # By the place among all runs, so that a run has the same colour in every figure.
         colour, line, mark = RUN_COLOURS[list(runs).index(run) % len(RUN_COLOURS)]

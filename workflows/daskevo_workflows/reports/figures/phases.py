@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib.figure import Figure
-
 from daskevo_plugins.formatting import plain, say_count, say_seconds
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.figures.chart import (
     WIDTH_IN,
     Drawing,
     legend_below,
+    panels_of,
     suffix_of,
 )
 from daskevo_workflows.reports.series import (
@@ -59,8 +58,7 @@ def phases(runs: Sequence[RunSeries]) -> Drawing | None:
     # The order of phases over all evaluations: a group may lack some, and bars have to be stacked alike.
     names = list(without(PREPARE, phase_means([e for _, chosen in groups for e in chosen])))
     inks = [PHASE_INKS.get(phase, (d.FAINT, "++")) for phase in names]
-    figure = Figure(figsize=(WIDTH_IN, 0.5 * len(groups) + 1.3), layout="constrained")
-    panel = figure.subplots()
+    figure, (panel,) = panels_of(WIDTH_IN, 0.5 * len(groups) + 1.3)
     left = [0.0] * len(groups)
     for phase, (colour, hatch) in zip(names, inks, strict=True):
         widths = [row.get(phase, 0.0) for row in means]

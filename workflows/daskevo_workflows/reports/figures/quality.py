@@ -12,8 +12,10 @@ from daskevo_workflows.reports.arms import Arm, Moment, over_time, say_range
 from daskevo_workflows.reports.figures.candidates import say_arm
 from daskevo_workflows.reports.figures.chart import (
     RUN_COLOURS,
+    WIDTH_IN,
     WINDOW,
     Drawing,
+    draw_moments,
     from_zero,
     label_of,
     legend_below,
@@ -39,7 +41,7 @@ def quality_over_time(run: RunSeries) -> Drawing | None:
     times = [(e.ended_s or 0.0) / scale for e in run.scored]
     qualities = [e.quality or 0.0 for e in run.scored]
     best, means = running_best(qualities, run.objective), moving_mean(qualities, WINDOW)
-    figure, (panel,) = panels_of([run], height_in=3.6)
+    figure, (panel,) = panels_of(WIDTH_IN, 4.0)
     panel.plot(
         times,
         qualities,
@@ -77,25 +79,15 @@ def best_by_evaluations(arms: Sequence[Arm]) -> Drawing | None:
     # One arm by evaluations is the same curve as over time, stretched.
     if len(arms) < 2 or not any(run.scored for run in runs):
         return None
-    figure, (panel,) = panels_of(runs[:1], height_in=3.0)
+    figure, (panel,) = panels_of(WIDTH_IN, 3.4)
     for arm, (colour, line, _) in zip(arms, RUN_COLOURS, strict=False):
         best = _by_count(arm, lambda qualities: running_best(qualities, runs[0].objective))
-        mean_so_far = _by_count(arm, lambda qualities: moving_mean(qualities, WINDOW))
-        name, counts = plain(arm.label, 60), [moment.at_s for moment in best]
-        middle = [moment.middle for moment in best]
-        panel.step(counts, middle, where="post", color=colour, ls=line, lw=2, label=f"best so far, {name}")
-        if len(arm.runs) > 1:
-            low, high = [moment.low for moment in best], [moment.high for moment in best]
-            panel.fill_between(counts, low, high, step="post", color=colour, alpha=0.18, lw=0)
-        panel.plot(
-            [moment.at_s for moment in mean_so_far],
-            [moment.middle for moment in mean_so_far],
-            color=colour,
-            ls=line,
-            lw=1,
-            alpha=0.6,
-            label=f"mean of the last {WINDOW}, {name}",
-        )
+        means = _by_count(arm, lambda qualities: moving_mean(qualities, WINDOW))
+        counts, middle = [moment.at_s for moment in means], [moment.middle for moment in means]
+        name = plain(arm.label, 60)
+        draw_moments(panel, arm, best, 1.0, color=colour, ls=line, lw=2, label=f"best so far, {name}")
+        label = f"mean of the last {WINDOW}, {name}"
+        panel.plot(counts, middle, color=colour, ls=line, lw=1, alpha=0.6, label=label)
     panel.set_xlabel("evaluations (finished)")
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     from_zero([panel])

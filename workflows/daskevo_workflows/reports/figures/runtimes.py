@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
-
 from daskevo_plugins.formatting import say_seconds, say_share, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, spread
@@ -16,6 +14,7 @@ from daskevo_workflows.reports.figures.chart import (
     Sheet,
     legend_bar,
     legend_below,
+    panels_of,
     say_above,
 )
 from daskevo_workflows.reports.series import RunSeries
@@ -34,8 +33,7 @@ def runtimes(arms: Sequence[Arm], sheet: Sheet) -> Drawing | None:
     shares = {arm.label: spread(repository_share(run) for run in arm.runs) for arm in shown}
     scale, unit = time_unit(max(total.high for total in totals.values() if total))
     scales, policies = sorted({arm.trainers for arm in shown}), list(dict.fromkeys(arm.policy for arm in shown))
-    figure = Figure(figsize=(sheet.width_in, 0.3 * sheet.width_in + 1.2), layout="constrained")
-    panel = figure.subplots()
+    figure, (panel,) = panels_of(sheet.width_in, 0.3 * sheet.width_in + 1.2)
     width = 0.8 / len(policies)
     # Bars compare only where the runs evaluated as many candidates: otherwise the numbers are written above.
     unequal = len({len(run.finished) for arm in shown for run in arm.runs}) > 1

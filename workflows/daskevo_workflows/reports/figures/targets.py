@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from daskevo_plugins.formatting import plain, say_qualities, say_seconds, time_unit
 from daskevo_workflows.reports import svg as d
 from daskevo_workflows.reports.arms import Arm, Spread, say_range, targets_of, times_to
@@ -18,6 +16,7 @@ from daskevo_workflows.reports.figures.chart import (
     Sheet,
     legend_bar,
     legend_below,
+    panels_of,
     say_above,
 )
 
@@ -43,8 +42,7 @@ def time_to_target(arms: Sequence[Arm], sheet: Sheet, targets: Sequence[float] |
         return None
     scale, unit = time_unit(max(hit.high for hit in reached))
     objective = arms[0].runs[0].objective
-    figure = Figure(figsize=(sheet.width_in, 0.3 * sheet.width_in + 1.2), layout="constrained")
-    panel = figure.subplots()
+    figure, (panel,) = panels_of(sheet.width_in, 0.3 * sheet.width_in + 1.2)
     # 0.2 between the groups of two targets.
     width = 0.8 / len(arms)
     for place, (arm, (colour, _, _), hatch) in enumerate(zip(arms, RUN_COLOURS, HATCHES, strict=False)):
