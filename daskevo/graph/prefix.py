@@ -7,7 +7,7 @@ in the prefix too.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,6 +72,27 @@ class Prefix:
         """
         inside = {mine for mine, _ in self.vertices}
         return tuple(layer for layer, calls in enumerate(graph.calls) if inside.issuperset(calls))
+
+
+def closed(graph: ArchitectureGraph, chosen: Sequence[int], trains: Sequence[bool]) -> list[int]:
+    """Return those of the layers chosen to be frozen before which, at each of their calls, nothing goes on training.
+
+    Parameters
+    ----------
+    trains:
+        Whether each layer of `graph` changes in training unless it is frozen.
+    """
+    vertices, frozen = graph.vertices, set(chosen)
+    while True:
+        behind: list[bool] = []  # whether something that flows into a vertex trains
+        for vertex in vertices:
+            sources = [(edge.source, vertices[edge.source].layer) for edge in vertex.edges]
+            behind.append(any(behind[source] or (trains[of] and of not in frozen) for source, of in sources))
+        # What is taken out trains, and may open layers behind it at another call: until nothing changes.
+        open_ = {vertex.layer for vertex, is_behind in zip(vertices, behind, strict=True) if is_behind} & frozen
+        if not open_:
+            return [layer for layer in chosen if layer in frozen]
+        frozen -= open_
 
 
 def frozen_share(graph: ArchitectureGraph, frozen: Collection[int]) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 from daskevo.errors import InvalidInput
 from daskevo.freeze_policy import FreezePolicy
-from daskevo.graph.prefix import frozen_share
+from daskevo.graph.prefix import closed, frozen_share
 from daskevo.models.flat import FlatModel, weights_of
 from daskevo.models.keras_private import with_sublayers
 from daskevo.models.moving import moves
@@ -112,7 +112,8 @@ def _choose(flat: FlatModel, candidates: list[int], policy: FreezePolicy, steps:
     if callable(policy.rule):
         return [layer for layer in candidates if policy.rule(flat.layers[layer])]
     least = {layer: min(steps.get(number, 0) for number in _that_train(flat, layer)) for layer in candidates}
-    return _closed(flat, policy.choose(candidates, least))
+    trains = [bool(weights_of(layer) and (layer.trainable_weights or moves(layer))) for layer in flat.layers]
+    return closed(flat.graph, policy.choose(candidates, least), trains)
 
 
 def _that_train(flat: FlatModel, layer: int) -> list[int]:
@@ -124,22 +125,6 @@ def _that_train(flat: FlatModel, layer: int) -> list[int]:
     numbers = flat.graph.tensor_numbers(layer)
     pairs = zip(numbers, weights_of(flat.layers[layer]), strict=True)
     return [number for number, weight in pairs if id(weight) in train] or list(numbers)
-
-
-def _closed(flat: FlatModel, chosen: list[int]) -> list[int]:
-    """Return those of the chosen layers before which, at each of their calls, nothing goes on training or moving."""
-    vertices, frozen = flat.graph.vertices, set(chosen)
-    trains = [bool(weights_of(layer) and (layer.trainable_weights or moves(layer))) for layer in flat.layers]
-    while True:
-        behind: list[bool] = []  # whether something that flows into a vertex trains
-        for vertex in vertices:
-            sources = [(edge.source, vertices[edge.source].layer) for edge in vertex.edges]
-            behind.append(any(behind[source] or (trains[of] and of not in frozen) for source, of in sources))
-        # What is taken out trains, and may open layers behind it at another call: until nothing changes.
-        open_ = {vertex.layer for vertex, is_behind in zip(vertices, behind, strict=True) if is_behind} & frozen
-        if not open_:
-            return [layer for layer in chosen if layer in frozen]
-        frozen -= open_
 
 
 def _last_that_trains(flat: FlatModel) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from daskevo.errors import InvalidInput
 from daskevo.freeze_policy import FreezePolicy
 from daskevo.graph import ArchitectureGraph, Edge, LayerRecord, Prefix, Vertex
-from daskevo.graph.prefix import frozen_share
+from daskevo.graph.prefix import closed, frozen_share
 from daskevo.search import Request
 from daskevo.space import Candidate, Choice, ModelSpace, Space
 from daskevo.types import JSON, TensorSpec
@@ -110,5 +110,6 @@ def frozen_layers(
     last = next((vertex.layer for vertex in reversed(graph.vertices) if graph.layers[vertex.layer].tensors), None)
     able = [layer for layer in prefix.freezable(graph) if layer != last and graph.layers[layer].tensors]
     least = {layer: min(steps.get(number, 0) for number in graph.tensor_numbers(layer)) for layer in able}
-    frozen = frozenset(policy.choose(able, least))
+    trains = [bool(layer.tensors) for layer in graph.layers]
+    frozen = frozenset(closed(graph, policy.choose(able, least), trains))
     return frozen, frozen_share(graph, frozen)
