@@ -26,7 +26,7 @@ _PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True)
-class Wish:
+class InheritanceRequest:
     """What to inherit from, and the id of the model that inherits.
 
     Parameters
@@ -60,7 +60,7 @@ class Wish:
         match: PrefixMatch | None,
         weights: str,
         minimum_layers: int,
-    ) -> Wish:
+    ) -> InheritanceRequest:
         """Check a user's arguments, and draw an id if there is none.
 
         Raises
@@ -110,18 +110,23 @@ class EarlyReservation:
     """
 
     def __init__(
-        self, repository: HandleBase, graph: ArchitectureGraph, wish: Wish, *, knows_loaded: bool = False
+        self,
+        repository: HandleBase,
+        graph: ArchitectureGraph,
+        request: InheritanceRequest,
+        *,
+        knows_loaded: bool = False,
     ) -> None:
         self.graph = graph
         self.knows_loaded = knows_loaded
-        self.wish = wish
+        self.request = request
         self._repository = repository
         self._begun = self._over = False
         self._task: asyncio.Task[Reservation] | None = None
 
     @property
     def model_id(self) -> ModelId:
-        return self.wish.model_id
+        return self.request.model_id
 
     def __enter__(self) -> EarlyReservation:
         connection, caller = self._enter()
@@ -141,7 +146,7 @@ class EarlyReservation:
         return self._connection, self._connection.caller()
 
     def _begin(self, connection: Connection, caller: Caller) -> None:
-        reserving = self.wish.reserve(connection, caller, self.graph, self._repository.scope)
+        reserving = self.request.reserve(connection, caller, self.graph, self._repository.scope)
         self._task = asyncio.get_running_loop().create_task(reserving)
 
     def __exit__(

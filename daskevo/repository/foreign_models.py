@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daskevo.repository.early_reservation import Wish
+from daskevo.repository.early_reservation import InheritanceRequest
 from daskevo.repository.handle_base import HandleBase
 from daskevo.repository.inheritance import Inheritance
 from daskevo.types import JSON, ModelId
@@ -63,9 +63,9 @@ class Adding(HandleBase):
         PutFailed, QuotaReached, PutUnknown
             As `Inheritance.put` does.
         """
-        wish = Wish.of(model_id, False, None, "vertex", 0)
+        request = InheritanceRequest.of(model_id, False, None, "vertex", 0)
         # Nothing is inherited, so nothing is frozen: that it may be compiled does no harm.
-        child = Inheritance(self, model, freeze="none", wish=wish, parent=None, trained=True)
+        child = Inheritance(self, model, freeze="none", request=request, parent=None, trained=True)
         # Nan in this model would go into every model that inherits it, and no training here has shown that there is
         # none.
         options: dict[str, Any] = {"metrics": metrics, "step": step, "labels": labels, "extra": extra, "finite": True}

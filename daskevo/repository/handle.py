@@ -19,7 +19,7 @@ from daskevo.graph import ArchitectureGraph
 from daskevo.index import PrefixMatch
 from daskevo.offline.root import OfflineConnection
 from daskevo.protocol.model_record import ModelRecord
-from daskevo.repository.early_reservation import EarlyReservation, Wish
+from daskevo.repository.early_reservation import EarlyReservation, InheritanceRequest
 from daskevo.repository.foreign_models import Adding
 from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.labels import Labels
@@ -103,9 +103,13 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
         if reserved is not None and (ancestor, model_id, match, weights, minimum_layers) != UNSAID:
             words = "ancestor, model_id, match, weights and minimum_layers"
             raise InvalidInput(f"`reserved` knows its {words}: give them to `reserve`")
-        wish = Wish.of(model_id, ancestor, match, weights, minimum_layers) if reserved is None else reserved.wish
+        request = (
+            InheritanceRequest.of(model_id, ancestor, match, weights, minimum_layers)
+            if reserved is None
+            else reserved.request
+        )
         name = None if parent is None else ModelId(parent)
-        return Inheritance(self, model, freeze=freeze, wish=wish, parent=name, early=reserved)
+        return Inheritance(self, model, freeze=freeze, request=request, parent=name, early=reserved)
 
     def reserve(
         self,
@@ -143,8 +147,8 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
             `inherit` raises all other errors, on entering its block.
         """
         (one,) = as_graphs(graph)
-        wish = Wish.of(model_id, ancestor, match, weights, minimum_layers)
-        return EarlyReservation(self, one, wish, knows_loaded=knows_loaded)
+        request = InheritanceRequest.of(model_id, ancestor, match, weights, minimum_layers)
+        return EarlyReservation(self, one, request, knows_loaded=knows_loaded)
 
     def best_match(self, graphs: Any, weights: str = "vertex") -> Matches:
         """Return the best match of each graph among all models of the scope.

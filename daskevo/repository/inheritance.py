@@ -31,7 +31,7 @@ from daskevo.wire.to_the_end import begin, to_the_end
 
 if TYPE_CHECKING:
     from daskevo.models import FlatModel, Freezing
-    from daskevo.repository.early_reservation import EarlyReservation, Wish
+    from daskevo.repository.early_reservation import EarlyReservation, InheritanceRequest
     from daskevo.repository.handle_base import HandleBase
 
 
@@ -74,7 +74,7 @@ class Inheritance:
         model: Any,
         *,
         freeze: Any,
-        wish: Wish,
+        request: InheritanceRequest,
         parent: ModelId | None,
         early: EarlyReservation | None = None,
         trained: bool = False,
@@ -89,9 +89,9 @@ class Inheritance:
         # back.
         self._policy = FreezePolicy.parse(freeze).rule
         self.parent = None if parent is None else ModelId(check_name(parent))
-        self._wish = wish
+        self._request = request
         self._early = early
-        self.model_id = wish.model_id
+        self.model_id = request.model_id
         self.model = model
         self._repository = repository
         self.timings: dict[str, float] = {}
@@ -155,7 +155,7 @@ class Inheritance:
     @cached_property
     def report(self) -> InheritanceReport:
         frozen, moving = ((), ()) if self._freezing is None else (self._freezing.layers, self._freezing.moving)
-        asked = self._wish.ancestor is not False
+        asked = self._request.ancestor is not False
         return report_of(
             self._inherited, self.graph, frozen, asked=asked, left=self._left, kept=self._kept, moving=moving
         )
@@ -187,7 +187,7 @@ class Inheritance:
 
     async def _reserve(self, caller: Caller) -> Reservation:
         found = None if self._early is None else await self._early.take(self.graph)
-        return found or await self._wish.reserve(self._connection, caller, self.graph, self._repository.scope)
+        return found or await self._request.reserve(self._connection, caller, self.graph, self._repository.scope)
 
     def _apply(self, reservation: Reservation) -> None:
         from daskevo.models import freeze, kept_weights, write_tensors
