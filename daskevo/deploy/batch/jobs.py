@@ -43,7 +43,7 @@ submitted again."""
 
 
 @dataclass
-class _OfWorkers:
+class _JobWorkers:
     """What is known of a job's workers.
 
     `arrivals`: how many have come so far; `since`: when the first of those came that are there; `came`: their names;
@@ -100,7 +100,7 @@ class BatchCluster:
         self.failures = []
         self._raised: set[int] = set()
         self._short_s = min(SHORT_S, lifetime_s / 4)
-        self._of_workers: dict[Any, _OfWorkers] = {}
+        self._job_workers: dict[Any, _JobWorkers] = {}
         self._took_some = False
         self._watched: dict[Any, Any] = {}
         self._asking: set[asyncio.Future[None]] = set()
@@ -280,8 +280,8 @@ class BatchCluster:
                 asyncio.get_running_loop().call_later(LOOK_AFTER_S[0], self._look, name, job, 0)
         self._watched = submitted
         # Once a job is neither wanted nor there: until then its count of short lives must outlast that it is replaced.
-        for name in set(self._of_workers) - set(self.worker_spec) - set(self.workers):
-            del self._of_workers[name]
+        for name in set(self._job_workers) - set(self.worker_spec) - set(self.workers):
+            del self._job_workers[name]
 
     def _submit_again(self) -> None:
         if self.status is Status.running:
@@ -307,7 +307,7 @@ class BatchCluster:
                 self._took_some = True
                 if job is None:
                     continue
-                known = self._of_workers.setdefault(job, _OfWorkers())
+                known = self._job_workers.setdefault(job, _JobWorkers())
                 known.arrivals += 1
                 known.came.add(str(worker["name"]))
                 if known.since is None:
@@ -318,15 +318,15 @@ class BatchCluster:
             job = self._job_of(self.scheduler_info["workers"][msg]["name"])
             # A worker may only have lost its connection: give it the time that Dask gives it.
             delay = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout"))
-            if job in self._of_workers:
-                arrivals = self._of_workers[job].arrivals
+            if job in self._job_workers:
+                arrivals = self._job_workers[job].arrivals
                 asyncio.get_running_loop().call_later(delay, self._replace, job, arrivals, time.monotonic())
         # Not `SpecCluster`'s, which looks for the worker's name among those of jobs: a job here has several workers.
         Cluster._update_worker_status(self, op, msg)
 
     def _count(self, job: Any, since: float, waited_s: float) -> None:
         """Say of a job, a while after its first worker came, that it has fewer than it should."""
-        known = self._of_workers.get(job)
+        known = self._job_workers.get(job)
         if known is None or known.since != since or job not in self.worker_spec or self.status is not Status.running:
             return
         expected = 1 if job in self._provider_jobs else self._workers_per_job
@@ -346,7 +346,7 @@ class BatchCluster:
             asking.add_done_callback(self._asking.discard)
 
     def _is_awaited(self, name: Any, job: Any) -> bool:
-        known = self._of_workers.get(name)
+        known = self._job_workers.get(name)
         return (
             self.workers.get(name) is job and (known is None or known.since is None) and self.status is Status.running
         )
@@ -367,7 +367,7 @@ class BatchCluster:
 
     def _replace(self, job: Any, arrivals: int, lost: float) -> None:
         present = any(self._job_of(worker["name"]) == job for worker in self.scheduler_info["workers"].values())
-        known = self._of_workers.get(job)
+        known = self._job_workers.get(job)
         if job not in self.workers or present or known is None or self.status is not Status.running:
             return
         if known.arrivals != arrivals:
@@ -382,7 +382,7 @@ class BatchCluster:
 
     def _submit_instead(self, job: Any, lived_s: float, found: str) -> None:
         """Submit a job anew whose workers have gone after some seconds, unless that happens again and again."""
-        known = self._of_workers.setdefault(job, _OfWorkers())
+        known = self._job_workers.setdefault(job, _JobWorkers())
         known.came.clear()
         known.short = known.short + 1 if lived_s < self._short_s else 0
         # Out of `workers` and still in `worker_spec`: that is what has Dask submit it anew.

@@ -200,7 +200,7 @@ def test_jobs_that_end_at_once_are_said_and_given_up(
         assert not cluster.worker_spec
         assert not (fake.folder / "job-4").exists()
         wait_until(lambda: not cluster._watched)
-        assert not cluster._of_workers, "nothing is kept of jobs that are over"
+        assert not cluster._job_workers, "nothing is kept of jobs that are over"
 
 
 def test_a_job_that_runs_and_can_not_reach_the_scheduler(fake: FakeSlurm, tmp_path: Path) -> None:
