@@ -11,7 +11,7 @@ from daskevo.repository.inheritance import Inheritance
 from daskevo.types import JSON, ModelId
 
 
-class Adding(HandleBase):
+class ForeignModels(HandleBase):
     """Add."""
 
     def add(

@@ -20,7 +20,7 @@ from daskevo.index import PrefixMatch
 from daskevo.offline.root import OfflineConnection
 from daskevo.protocol.model_record import ModelRecord
 from daskevo.repository.early_reservation import EarlyReservation, InheritanceRequest
-from daskevo.repository.foreign_models import Adding
+from daskevo.repository.foreign_models import ForeignModels
 from daskevo.repository.inheritance import Inheritance
 from daskevo.repository.labels import Labels
 from daskevo.repository.provenance import Provenance
@@ -37,7 +37,7 @@ UNSAID = (None, None, None, "vertex", 0)
 """Defaults of those arguments of `inherit` that choose the ancestor and the id."""
 
 
-class Repository(StoredModels, Snapshots, Labels, Provenance, Adding):
+class Repository(StoredModels, Snapshots, Labels, Provenance, ForeignModels):
     """A handle on one repository, for one scope. It is cheap, and can be sent to tasks of the same cluster.
 
     `daskevo.open` and `daskevo.get_repository` return it.
