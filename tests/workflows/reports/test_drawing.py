@@ -49,9 +49,9 @@ def test_colours_stand_out_from_the_ground(theme: int) -> None:
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("view", SIGHT)
-def test_colours_are_told_apart_with_every_sight(view: str, theme: int) -> None:
-    seen = {name: lab(np.array(SIGHT[view]) @ linear(d.PALETTE[name][theme])) for name in DATA}
+@pytest.mark.parametrize("sight", SIGHT)
+def test_colours_are_told_apart_with_every_sight(sight: str, theme: int) -> None:
+    seen = {name: lab(np.array(SIGHT[sight]) @ linear(d.PALETTE[name][theme])) for name in DATA}
     for one, other in itertools.combinations(DATA, 2):
         assert np.linalg.norm(seen[one] - seen[other]) > 12, (one, other)
 
