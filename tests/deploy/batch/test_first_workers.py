@@ -28,7 +28,9 @@ MESSAGE = "Exit code: {}\nCommand:\nsbatch x\nstdout:\n\nstderr:\n{}\n"
 
 @contextmanager
 def cluster_of(folder: Path, jobs: int = 1, **options: Any) -> Iterator[Any]:
-    given = {"cores": 4, "memory": "8GiB", "walltime": "01:00:00", "scheduler_options": {"host": "127.0.0.1"}}
+    # Dask silences its log by the level of handlers, and pytest's handlers are among them: caplog would miss warnings.
+    given: dict[str, Any] = {"cores": 4, "memory": "8GiB", "walltime": "01:00:00", "silence_logs": False}
+    given["scheduler_options"] = {"host": "127.0.0.1"}
     with daskevo.batch_cluster("slurm", jobs=jobs, log_directory=folder / "logs", **{**given, **options}) as cluster:
         yield cluster
 
