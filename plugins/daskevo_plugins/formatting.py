@@ -151,6 +151,7 @@ def plain(text: object, limit: int = 500) -> str:
     """
     kept = "".join(
         " " if character in "\n\r\t" else character
+        # Cut first: a text may be megabytes long, and most of what is left out is dropped anyway.
         for character in str(text)[: limit * 4]
         if character in "\n\r\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn")
     )

@@ -145,6 +145,7 @@ class Collector:
 
     def describe(self) -> Sequence[Any]:
         """Return nothing: the metrics depend on the sources at the time of a scrape."""
+        # Without this, the registry would collect once at registration, to learn the names.
         return []
 
     def collect(self) -> Iterator[Any]:
