@@ -5,6 +5,7 @@ Whatever is imported of `daskevo.deploy` has done this before: a process that us
 
 from __future__ import annotations
 
+import copy
 import difflib
 import logging
 import multiprocessing
@@ -105,10 +106,10 @@ def share_logging() -> None:
     if "logging-file-config" in whole or "version" in levels or PACKAGES[0] not in levels:
         return
     first = logging.getLogger(PACKAGES[0])
-    for name in PACKAGES[1:]:
-        if name not in levels:
-            other = logging.getLogger(name)
-            other.setLevel(first.level)
-            # A copy of the list, so that a handler that is added to one logger later isn't added to all three.
-            other.handlers = list(first.handlers)
-            other.propagate = first.propagate
+    for name in PACKAGES:
+        one = logging.getLogger(name)
+        source = one if name in levels else first
+        one.setLevel(source.level)
+        one.propagate = source.propagate
+        # Copies: Dask has one handler for all loggers, and silences its log by that handler's level during a cluster.
+        one.handlers = [copy.copy(handler) for handler in source.handlers]

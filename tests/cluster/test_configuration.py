@@ -171,6 +171,19 @@ def test_one_key_for_the_loggers_of_three_packages(tmp_path: Path, levels: str, 
     assert [line.split(" - ")[-1] for line in lines] == shown
 
 
+def test_a_cluster_that_silences_dask_does_not_silence_daskevo(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("logging: {daskevo: info}")
+    code = (
+        "import daskevo.deploy, logging\n"
+        "from distributed.utils import silence_logging_cmgr\n"
+        "with silence_logging_cmgr('error'):\n"
+        f"    for name in {('distributed', *configuration.PACKAGES)}:\n"
+        "        logging.getLogger(name + '.module').warning('%s', name)"
+    )
+    lines = _python(code, tmp_path).stderr.splitlines()
+    assert [line.split(" - ")[-1] for line in lines] == list(configuration.PACKAGES)
+
+
 def _python(code: str, config: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process whose only configuration files are those of a folder."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
