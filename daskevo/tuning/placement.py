@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from daskevo.planning import Losses
 from daskevo.tuning.plan import State
 from daskevo.tuning.stages import TrainingStage
 
@@ -41,8 +42,8 @@ class Placing:
     def __init__(self, trainers: Mapping[str, PlacedTrainer]) -> None:
         self._trainers = trainers
         self._too_small: dict[int, int] = {}
-        self.losses: dict[State, int] = {}
-        """Number of trainers lost during the stage that ends in a state."""
+        self.losses = Losses[State]()
+        """Trainers lost during the stage that ends in a state."""
 
     @property
     def most_bytes(self) -> int:
@@ -53,12 +54,12 @@ class Placing:
         """Return the trainer for a stage: the one that has its model in memory, or else the smallest.
 
         A stage that ran out of memory is tried only once more, on the largest trainer, even if that is busy now. A
-        stage whose trainer was lost goes to the largest free one, because many processes die of too much memory.
+        stage whose trainer died goes to the largest free one, because many processes die of too much memory.
         """
         fitting = [trainer for trainer in free if self.fits(stage, trainer)]
         holding = (trainer for trainer in fitting if trainer.holds is not None and trainer.holds == stage.source)
         # Usually the smallest, which keeps large trainers free for stages that need them.
-        sign = -1 if stage.end in self.losses else 1
+        sign = -1 if self.losses.died(stage.end) else 1
         return next(holding, None) or min(fitting, key=lambda trainer: sign * trainer.memory_bytes, default=None)
 
     def fits(self, stage: TrainingStage, trainer: PlacedTrainer) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from daskevo.errors import InvalidInput
+from daskevo.planning import LossKind
 from daskevo.tuning.cost import Costs
 from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
 from daskevo.tuning.placement import PlacedTrainer, Placing
@@ -19,12 +20,8 @@ from daskevo.tuning.running_stages import RunningStages, StageMark, Work
 from daskevo.tuning.stages import StageTree, TrainingStage, stage_tree
 from daskevo.tuning.trajectory import Trajectory
 
-Failure = Literal["error", "out of memory", "lost", "withdrawn"]
-"""``error``: training or evaluating raised, or returned non-finite numbers; ``lost``: the trainer died or left, or the
-repository didn't answer; ``withdrawn``: cancelled before or while it ran, for outside reasons."""
-
-LOSSES = 2
-"""Losses of a stage, usually with its trainer, before it counts as failed: the first may be the machine's fault."""
+Failure = Literal["error", "out of memory"] | LossKind
+"""``error``: training or evaluating raised, or returned non-finite numbers; or how the task was lost."""
 
 
 class Scheduler:
@@ -112,7 +109,7 @@ class Scheduler:
         told: list[Instruction] = []
         gone = self.trainers.pop(name, None)
         if gone is not None and gone.work is not None:
-            told = self.failed(gone.work, "lost", f"trainer {name} died or left")
+            told = self.failed(gone.work, "died", f"trainer {name} died or left")
         return told
 
     # Events of tasks
@@ -127,6 +124,9 @@ class Scheduler:
         if (there := self.under_way.works.get(work)) is not None and (state := there.state_at(step)) is not None:
             there.reached = max(there.reached, step)
             self.plan.saved(state, name)
+            # The next loss costs only what follows this state, so a stage that gets on is not given up.
+            if (stage := there.failing()) is not None:
+                self.placing.losses.forget(stage)
             if step in there.marks:
                 there.marks[step].saved = True
         return []
@@ -159,8 +159,8 @@ class Scheduler:
         """Note that a task ended in the middle; its trainer is free, unless it was lost.
 
         After an error, all requests for the stage's end and beyond fail. Out of memory, the stage is tried once more,
-        on the trainer with the most memory. Lost, it is repeated from the last snapshot a limited number of times.
-        Withdrawn, it is repeated without limit, since neither the stage nor its trainer failed.
+        on the trainer with the most memory. Lost, it is repeated from the last snapshot as often as
+        :class:`daskevo.planning.Losses` allows.
         """
         over = self.under_way.pop(work)
         if over is None:
@@ -168,23 +168,25 @@ class Scheduler:
         trainer = self.trainers.get(over.trainer)
         if trainer is not None:
             trainer.work = None
-        failing = over.failing(lost=failure == "lost")
-        # Nothing is left of it, nobody needs it, or it is simply given again.
-        if failing is None or over.stopping or failure == "withdrawn":
+        is_lost = failure not in ("error", "out of memory")
+        failing = over.failing(lost=is_lost)
+        if failing is None or over.stopping:
             return []
-        if failure == "lost":
-            losses = self.placing.losses
-            losses[failing] = losses.get(failing, 0) + 1
-            if losses[failing] < LOSSES:
-                return []
-            # Forgotten, so that a later request for it gets the same number of tries.
-            why = f"this stage was lost {losses.pop(failing)} times, the last time because {why}"
-        elif failure == "out of memory" and trainer is not None:
-            figures = self.placing.ran_out(failing, trainer, over.reached)
-            if figures is None:
-                return []
-            why = f"{figures}: {why}"
-        waited = self.plan.failed(failing, why, lasting=failure != "lost")
+        match failure:
+            case "error":
+                pass
+            case "out of memory":
+                if trainer is not None:
+                    figures = self.placing.ran_out(failing, trainer, over.reached)
+                    if figures is None:
+                        return []
+                    why = f"{figures}: {why}"
+            case lost:
+                times = self.placing.losses.count(failing, lost)
+                if times is None:
+                    return []
+                why = f"this stage was lost {times} times, the last time because {why}"
+        waited = self.plan.failed(failing, why, lasting=not is_lost)
         return [Refuse(waiter, state.step, why) for waiter, state in waited.items()]
 
     def give_up(self, end: State) -> list[Instruction]:

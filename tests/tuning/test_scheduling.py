@@ -428,7 +428,7 @@ def test_after_a_loss_the_largest_that_is_free_is_tried() -> None:
     cluster.ask("a", rate((0, 0.1)), 10)
     cluster.decide()
     assert works(cluster)[0][0] == "small"
-    fail(cluster, "lost")
+    fail(cluster, "died")
     assert works(cluster)[0][0] == "large"
 
 

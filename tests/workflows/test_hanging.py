@@ -18,7 +18,7 @@ from daskevo.errors import NoTrainer, RunFailed
 from daskevo.runs import RunView
 from daskevo.search import Grid, Random
 from daskevo_workflows import nas, tune
-from daskevo_workflows.execution import executor, running_tasks
+from daskevo_workflows.execution import executor, trainer_tasks
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.trainer_upkeep import NO_TRAINER_S, Upkeep
 from daskevo_workflows.execution.trainers import SILENT_S, Trainer, Trainers
@@ -108,7 +108,7 @@ def test_what_hangs_when_a_study_ends_keeps_no_trainer(
 def test_before_it_is_ready(
     client: Any, repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(running_tasks, "SETUP_S", 2.0)
+    monkeypatch.setattr(trainer_tasks, "SETUP_S", 2.0)
     problem = tiny(FIRST=(4,), ACTIVATION=("relu",), SECOND=(3,), DATA="hang")
     with pytest.raises(RunFailed):
         nas.search(problem, Random(), repository=repository, evaluations=1, run=tmp_path / "run", evaluation_limit_s=1)

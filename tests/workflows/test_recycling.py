@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,11 +71,11 @@ def test_a_trainer_that_is_a_provider_is_kept_and_that_is_said_once(provider: bo
     flights = RunningTasks(Topics(), None, events, EvaluationLimit(None, lambda count: []), None, 3)  # type: ignore[arg-type]
     flights.trainers.restart = lambda name: bool(restarted.append(name)) or True  # type: ignore[method-assign,func-returns-value]
     flights.trainers.present["t"] = Trainer("t", "tcp://t", 1, True, paused=paused, provider=provider)
-    flights.upkeep.recycle("t")
+    flights.tasks.upkeep.recycle("t")
     assert (events.seen == []) == (not paused)
     flights.trainers.evaluations["t"] = 3
     for _ in range(3):
-        flights.upkeep.recycle("t")
+        flights.tasks.upkeep.recycle("t")
     assert bool(restarted) == (not provider)
     if provider:
         ((kind, message),) = events.seen
@@ -103,16 +104,16 @@ def test_where_others_have_tasks_or_results_a_restart_waits(monkeypatch: pytest.
     client.holders |= {f"{TASK_PREFIX}best-1": ["tcp://t"], f"{DELIVERED}1": ["tcp://t"]}
     client.tasks = ["theirs too"]
     for _ in range(3):
-        flights.upkeep.recycle("t")
+        flights.tasks.upkeep.recycle("t")
     assert restarted == []
     ((kind, message),) = events.seen
     assert kind == "not recycled"
     assert "t after 4 evaluations is not restarted, because others have 1 task and 1 result there" in message
     client.tasks = []
-    flights.upkeep.recycle("t")
+    flights.tasks.upkeep.recycle("t")
     assert restarted == []
     del client.holders["theirs"]
-    flights.upkeep.recycle("t")
+    flights.tasks.upkeep.recycle("t")
     assert restarted == ["t"]
 
 
@@ -120,14 +121,14 @@ def test_where_others_have_tasks_or_results_a_restart_waits(monkeypatch: pytest.
 def test_paused_trainers_that_nobody_restarts_are_none(monkeypatch: pytest.MonkeyPatch, fields: Any) -> None:
     client, flights, _, restarted = due(monkeypatch, paused=True, running=False, **fields)
     client.holders = {"theirs": ["tcp://t"]}
-    flights.upkeep.recycle("t")
-    flights.upkeep.check_any(0.0)
+    flights.tasks.upkeep.recycle("t")
+    flights.tasks.upkeep.check_any(0.0)
     with pytest.raises(NoTrainer, match="Dask has paused t, which is not restarted, because"):
-        flights.upkeep.check_any(trainer_upkeep.NO_TRAINER_S + 1.0)
+        flights.tasks.upkeep.check_any(trainer_upkeep.NO_TRAINER_S + 1.0)
     assert restarted == []
     # What it is busy with may free memory.
     flights.trainers.take("t", "ours")
-    flights.upkeep.check_any(2 * trainer_upkeep.NO_TRAINER_S + 2.0)
+    flights.tasks.upkeep.check_any(2 * trainer_upkeep.NO_TRAINER_S + 2.0)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -139,16 +140,16 @@ def test_a_hanging_evaluation_ends_its_trainer_once_others_lose_nothing(
     future = type("Future", (), {"cancel": lambda self, force: None})()
     client.tasks = ["theirs"]
     if threads == 1:
-        assert "was restarted" in flights.upkeep.end(future, "t", "ours", "evaluation 1")
+        assert "was restarted" in flights.tasks.upkeep.end(future, "t", "ours", "evaluation 1")
         assert restarted == ["t"]
         return
     flights.trainers.take("t", "ours")
-    assert "has 1 task and 0 results of others" in flights.upkeep.end(future, "t", "ours", "evaluation 1")
+    assert "has 1 task and 0 results of others" in flights.tasks.upkeep.end(future, "t", "ours", "evaluation 1")
     assert flights.trainers.slots == 0
-    flights.upkeep.check_any(0.0)
+    flights.tasks.upkeep.check_any(0.0)
     assert restarted == []
     client.tasks = []
-    flights.upkeep.check_any(1.0)
+    flights.tasks.upkeep.check_any(1.0)
     assert restarted == ["t"]
 
 
@@ -170,10 +171,11 @@ def test_what_goes_on_when_a_run_ends_is_ended_with_its_process(
     future = type("Future", (), {"cancel": lambda self, force: None})()
     unit, request = SimpleNamespace(key="ours"), SimpleNamespace(number=7)
     trainer = flights.trainers.present["t"]
-    flights._tasks["ours"] = RunningTask(request, unit, trainer, future, None, 0.0)  # type: ignore[arg-type]
+    task = RunningTask(key="ours", trainer=trainer, future=future, request=request, unit=unit)  # type: ignore[arg-type]
+    flights.tasks.running["ours"] = task
     flights.trainers.take("t", "ours")
     for what in said:
-        flights._inbox.put(("said", {"key": "ours", "what": what, "worker": "t"}))
+        flights.post(partial(flights.tasks._hear, {"key": "ours", "what": what, "worker": "t"}))
     flights.close(patience_s)
     assert restarted == ["t"] * ends
     given_up = [("given up", "its trainer t was restarted")] * ends

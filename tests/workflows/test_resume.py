@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from distributed.comm import CommClosedError
 import daskevo
 from daskevo.errors import ModelRetired, RunFolderUnusable, RunMismatch, SchedulerUnreachable
 from daskevo.runs import RunRecord, RunView
-from daskevo.search import AgedEvolution
+from daskevo.search import AgedEvolution, Report
 from daskevo_workflows import nas
 from daskevo_workflows.execution.executor import Executor
 from daskevo_workflows.execution.progress import Progress
-from daskevo_workflows.execution.running_task import EndedTask, failed
+from daskevo_workflows.execution.running_task import RunningTask
 from daskevo_workflows.execution.running_tasks import RunningTasks
 from tests.chaos.ledger import digests
 from tests.waiting import wait_for_reports
@@ -257,17 +257,16 @@ def test_an_evaluation_that_is_cancelled_after_its_put_is_a_finished_one(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its report is lost with its task; its model isn't, and is released with the population like any other."""
-    real, cancelled = RunningTasks._on_done, []
+    real, cancelled = RunningTasks.returned, []
 
-    def on_done(flights: RunningTasks, key: str) -> Iterator[EndedTask]:
-        for ended in real(flights, key):
-            if ended.report is not None and ended.request.number in (1, 2):
-                cancelled.append(ended.request.number)
-                yield EndedTask(ended.request, failed(ended.request, "cancelled", "its task was cancelled"))
-            else:
-                yield ended
+    def returned(flights: RunningTasks, task: RunningTask, result: Report) -> None:
+        if task.number in (1, 2):
+            cancelled.append(task.number)
+            flights.lost(task, "cancelled", "its task was cancelled")
+        else:
+            real(flights, task, result)
 
-    monkeypatch.setattr(RunningTasks, "_on_done", on_done)
+    monkeypatch.setattr(RunningTasks, "returned", returned)
     result = nas.search(
         tiny(**WIDE),
         AgedEvolution(4, 2),

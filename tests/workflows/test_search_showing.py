@@ -82,7 +82,8 @@ def test_units_and_facts_are_said() -> None:
 
 def task(number: int, place: str, **said: float) -> RunningTask:
     request, unit, trainer = (SimpleNamespace(number=number, key=f"k{number}", name=place) for _ in range(3))
-    return RunningTask(request, unit, trainer, None, None, submitted=time.monotonic() - 9.0, **said)  # type: ignore[arg-type]
+    said = {"submitted": time.monotonic() - 9.0, **said}
+    return RunningTask(key=unit.key, trainer=trainer, request=request, unit=unit, **said)  # type: ignore[arg-type]
 
 
 def executor_of(tasks: list[RunningTask]) -> Any:

@@ -26,6 +26,8 @@ class EvaluationAssignment:
     ----------
     key:
         The Dask key of the evaluation.
+    topic:
+        The Dask topic on which it says how far it is.
     request:
         The candidate to evaluate.
     problem:
@@ -61,6 +63,7 @@ class EvaluationAssignment:
     seed: int
     objective: Objective
     graph: ArchitectureGraph
+    topic: str = ""
     transfer: Transfer = USUAL
     labels: tuple[str, ...] = ()
     callbacks: Callbacks = ()

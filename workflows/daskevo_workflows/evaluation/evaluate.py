@@ -20,7 +20,7 @@ from daskevo_workflows.evaluation.failures import Failed, failure_of, say_error,
 from daskevo_workflows.evaluation.offered_metrics import OFFERED, missing, when_stored
 from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.evaluation.report import Draft, fields_of_record, other_candidate, own_bytes, transfer_report
-from daskevo_workflows.evaluation.trainer_task import cancelled, say, worker_name
+from daskevo_workflows.evaluation.trainer_task import Sayer, cancelled, worker_name
 from daskevo_workflows.evaluation.training import Stopped, finite, lost_its_way, train
 from daskevo_workflows.evaluation.training_seed import seed_of, trajectory, trajectory_of
 from daskevo_workflows.evaluation.transfer import Transfer
@@ -63,13 +63,18 @@ def evaluate(
     finally:
         # The run keeps this trainer's slot out of use until it hears this, if it could not end the process. Said in any
         # case: the run may cancel this evaluation at this very moment.
-        say(assignment.key, "over")
+        _say(assignment, "over")
+
+
+def _say(assignment: EvaluationAssignment, what: str, **facts: Any) -> None:
+    """Send a message to the run that submitted this task."""
+    Sayer(assignment.key, assignment.topic)(what, **facts)
 
 
 def _reported(assignment: EvaluationAssignment, matches: Sequence[PrefixMatch | None] | None, index: int) -> Report:
     request, draft = assignment.request, Draft()
     try:
-        say(assignment.key, "begun")
+        _say(assignment, "begun")
         found = _evaluate(assignment, None if matches is None else matches[index], draft)
     except Stopped:
         raise
@@ -87,7 +92,7 @@ def _evaluate(assignment: EvaluationAssignment, match: PrefixMatch | None, draft
         problem = assignment.problem.load()
         data = _data(assignment.problem, problem)
     rows = data_digest_of(assignment.problem)
-    say(assignment.key, "ready", data=rows)
+    _say(assignment, "ready", data=rows)
     if assignment.rows and rows is not None and rows not in assignment.rows:
         raise Failed("other data", "data() gave other data than this run began with")
     # Building may draw random numbers, so seed before it; training is seeded again below, once the ancestor is known.
@@ -129,7 +134,7 @@ def _trained(
                     raise Failed("repository", other) from error
                 return fields_of_record(error.record, objectives)
         # The run may now release labels that it kept for this choice.
-        say(assignment.key, "chosen")
+        _say(assignment, "chosen")
         _note(child, draft)
         source = trajectory_of(child.ancestor_record) if child.report.inherited_tensors else None
         name = trajectory(assignment.seed, child.graph.ids, source, request.repeat)

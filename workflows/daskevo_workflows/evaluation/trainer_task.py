@@ -6,14 +6,6 @@ import time
 from contextlib import suppress
 from typing import Any
 
-EVENTS = "daskevo-evaluations"
-"""Dask topic on which trainers say that an evaluation has begun, has its data, or has chosen its ancestor."""
-
-
-def say(key: str, what: str, **facts: Any) -> None:
-    """Send a message from this task to the run that submitted it."""
-    Sayer(key, EVENTS)(what, **facts)
-
 
 class Sayer:
     """Sends messages of this task, also from other threads than the task's, in the order of the calls.

@@ -28,12 +28,13 @@ from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.run_data import RunData
 from daskevo_workflows.execution.run_deadline import Closing
 from daskevo_workflows.execution.running_task import EndedTask, failed
-from daskevo_workflows.execution.running_tasks import TICK_S, RunningTasks
+from daskevo_workflows.execution.running_tasks import RunningTasks
 from daskevo_workflows.execution.scaling_demand import Demand
 from daskevo_workflows.execution.scheduler_lost import told_if_scheduler_gone
 from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.submission import Submission
 from daskevo_workflows.execution.time_limits import EvaluationLimit
+from daskevo_workflows.execution.trainer_tasks import TICK_S
 from daskevo_workflows.problems.content import version_of
 from daskevo_workflows.problems.delivery import Delivery
 from daskevo_workflows.problems.reference import ProblemReference
@@ -101,7 +102,7 @@ class Executor:
             EvaluationLimit(settings.evaluation_limit_s, run_state.finished_seconds),
             self.data,
             settings.recycle_after,
-            freed=self._freed,
+            free_for_next=self._free_for_next,
             grows=self.demand.is_met_later,
             expected_s=self.closing.expected_s,
             parcel=self.delivery.parcel,
@@ -281,7 +282,7 @@ class Executor:
         self._prepare(max(1, trainers.slots // 4))
         self.submission.plan_ahead()
 
-    def _freed(self) -> None:
+    def _free_for_next(self) -> None:
         """Submit what is ready as soon as a trainer is free, before its last report is fetched."""
         if self._stop_reason() is None and not self.closing.is_closing():
             self.holdings.go_on()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from daskevo.runs import Unit
 from daskevo.search import Failure, FailureKind, Report, Request
-from daskevo_workflows.execution.trainers import Trainer
+from daskevo_workflows.execution.trainer_tasks import TrainerTask
 
 
 class EndedTask(NamedTuple):
@@ -19,29 +18,14 @@ class EndedTask(NamedTuple):
     report: Report | None
 
 
-@dataclass
-class RunningTask:
-    """One running evaluation; `submitted`, `begun`, `ready`, `chosen` and `over` by this process' monotonic clock.
-
-    `is_waiting`: a warning said that its trainer is busy with another client's tasks.
-    """
+@dataclass(kw_only=True)
+class RunningTask(TrainerTask):
+    """One running evaluation; `chosen`: when its trainer said that it has chosen an ancestor."""
 
     request: Request
     unit: Unit
-    trainer: Trainer
-    future: Any
-    matches: Any
-    submitted: float
-    begun: float | None = None
-    ready: float | None = None
+    matches: Any = None
     chosen: float | None = None
-    over: float | None = None
-    is_waiting: bool = False
-
-    def hear(self, message: Mapping[str, Any]) -> None:
-        """Note how far it is, as its trainer says."""
-        if message["what"] in ("begun", "ready", "chosen", "over"):
-            setattr(self, message["what"], time.monotonic())
 
     def release_matches(self) -> None:
         """Release the answer of its batch's query: Dask would ask again if a trainer was ended with the only copy."""
@@ -49,13 +33,11 @@ class RunningTask:
             self.matches.release()
 
     @property
-    def is_running(self) -> bool:
-        """Whether its trainer has begun it and has not said that it is over; cancelled, it goes on until it notices."""
-        return self.begun is not None and self.over is None
+    def number(self) -> int:
+        return self.request.number
 
-    @property
-    def place(self) -> str:
-        return str(self.trainer.name)
+    def __str__(self) -> str:
+        return f"evaluation {self.number}"
 
 
 def failed(request: Request, kind: FailureKind, message: str, worker: str | None = None) -> Report:

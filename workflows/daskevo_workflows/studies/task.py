@@ -75,7 +75,7 @@ def _kind(error: BaseException, kind: str) -> Failure:
     names = {cause.__name__ for cause in type(error).__mro__}
     if names.intersection(OUT_OF_MEMORY) or "RESOURCE_EXHAUSTED" in str(error)[:2_000]:
         return "out of memory"
-    return "lost" if kind in ("repository", "no room") else "error"
+    return "repository" if kind in ("repository", "no room") else "error"
 
 
 def _memory() -> str:
