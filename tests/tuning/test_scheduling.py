@@ -432,6 +432,42 @@ def test_after_a_loss_the_largest_that_is_free_is_tried() -> None:
     assert works(cluster)[0][0] == "large"
 
 
+def lost_stage(kind: str, times: int, *, copies: bool) -> bool:
+    """Lose a stage of 100 steps so many times, after a few steps each, and tell whether it is refused."""
+    cluster = Trainers(Scheduler(), ["t0"])
+    trajectory = rate((0, 0.1))
+    cluster.ask("a", trajectory, 100)
+    cluster.decide()
+    for number in range(1, times + 1):
+        (work,) = cluster.running
+        for _ in range(3):
+            cluster.advance(work)
+        if copies:
+            step = cluster.steps[work]
+            cluster.store[trajectory.key(step)] = trajectory, step
+            cluster.obey(cluster.scheduler.saved(work, step, trajectory.key(step)))
+        fail(cluster, kind)
+        if cluster.refused:
+            assert f"was lost {number} times" in cluster.refused["a"]
+            return True
+    return False
+
+
+def test_a_stage_that_stores_copies_may_lose_any_number_of_trainers() -> None:
+    assert lost_stage("died", 2, copies=False)
+    assert not lost_stage("died", 20, copies=True)
+
+
+def test_trainers_that_leave_say_less_of_a_stage_than_those_that_die() -> None:
+    assert not lost_stage("left", 5, copies=False)
+    assert lost_stage("left", 6, copies=False)
+
+
+def test_lost_connections_and_paused_trainers_say_nothing_of_a_stage() -> None:
+    assert not lost_stage("cut off", 20, copies=False)
+    assert not lost_stage("paused", 20, copies=False)
+
+
 def test_a_path_ends_where_its_trainer_has_too_little_memory() -> None:
     cluster = Trainers(Scheduler(), [])
     cluster.scheduler.trainer("small", 8_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ import pytest
 import daskevo
 from daskevo.errors import ModelRetired, UnknownModel
 from daskevo.runs import RunView
-from daskevo.search import AgedEvolution
+from daskevo.search import AgedEvolution, Random
 from daskevo_workflows import nas
 from daskevo_workflows.execution.progress import Progress
+from daskevo_workflows.execution.running_task import RunningTask
+from daskevo_workflows.execution.running_tasks import RunningTasks
 
 pytestmark = pytest.mark.processes
 
@@ -169,6 +171,32 @@ def test_two_searches_in_one_repository(client: Any, tiny: Callable[..., Path], 
             first.release_label(f"{kind}:{result.info.label}")
     stats = first.stats()
     assert (stats["models"], stats["tensors"], stats["payload_bytes"], stats["references"]) == (0, 0, 0, 0)
+
+
+@pytest.mark.long
+def test_two_searches_on_one_client_both_hear_their_trainers(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise every evaluation of one of them would count as not begun after the set-up time."""
+    heard: dict[str, set[tuple[int, str]]] = {"one": set(), "two": set()}
+    said = RunningTasks.said
+
+    def hear(tasks: RunningTasks, task: RunningTask, message: Mapping[str, Any], *, cancelled: bool) -> None:
+        heard[tasks.record.folder.name].add((task.number, message["what"]))
+        said(tasks, task, message, cancelled=cancelled)
+
+    monkeypatch.setattr(RunningTasks, "said", hear)
+
+    def search(name: str) -> nas.Result:
+        return nas.search(tiny(**WIDE), Random(), repository=repository, evaluations=6, run=tmp_path / name)
+
+    with ThreadPoolExecutor(2) as threads:
+        results = dict(zip(heard, threads.map(search, heard), strict=True))
+    for name, result in results.items():
+        assert result.stop == ("finished", "6 evaluations finished")
+        numbers = {report.number for report in result.reports if report.status == "finished"}
+        assert {(number, what) for number in numbers for what in ("begun", "ready", "chosen")} <= heard[name]
+    look(repository)
 
 
 def daskevo_client(client: Any) -> Any:
