@@ -19,7 +19,6 @@ from daskevo.client.directory import CALL_TIMEOUT_S
 from daskevo.client.session import Session
 from daskevo.deploy.roles import PROVIDER, start_line
 from daskevo.errors import NoProvider, NotDeployed, ShardUnavailable
-from daskevo.graph import ArchitectureGraph
 from daskevo.index import PrefixMatch
 from daskevo.wire.dask_private import WORKER_ANY_RUNNING
 
@@ -35,13 +34,13 @@ _PAUSE_S = 0.02
 
 
 async def query_futures(
-    client: Client, key: str, session: Session, scope: str, graphs: Sequence[ArchitectureGraph], weigh: str = "vertex"
+    client: Client, key: str, session: Session, scope: str, questions: Sequence[Question]
 ) -> Future:
     """Submit one query per provider and their reduction.
 
     Returns
     -------
-    A future of a tuple with the best `PrefixMatch` of each graph, or None.
+    A future of a tuple with the best `PrefixMatch` of each question, or None.
 
     Raises
     ------
@@ -61,14 +60,14 @@ async def query_futures(
             + start_line(client.scheduler.address, PROVIDER),
             workers=[],
         )
-    questions = [Question.of(graph, weigh).to_wire() for graph in graphs]
+    asked = [question.to_wire() for question in questions]
     batch = uuid.uuid4().hex[:12]
     # Pinned by name, which a worker keeps when the nanny restarts it, unlike its address. Not pure: the answer depends
     # on the models stored when the task runs.
     options = {"pure": False, "priority": QUERY_PRIORITY, "allow_other_workers": False}
     found = [
         client.submit(
-            query_provider, key, scope, questions, key=f"{TASK_PREFIX}query-{batch}-{name}", workers=[name], **options
+            query_provider, key, scope, asked, key=f"{TASK_PREFIX}query-{batch}-{name}", workers=[name], **options
         )
         for name in providers
     ]

@@ -5,7 +5,7 @@ All calls that wait have a time limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -173,8 +173,24 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, ForeignModels):
 
         return self._run(ask)
 
-    def query_futures(self, graphs: Any, weights: str = "vertex", client: Client | None = None) -> Future:
+    def query_futures(
+        self,
+        graphs: Any,
+        weights: str = "vertex",
+        client: Client | None = None,
+        exclude: Iterable[str] = (),
+    ) -> Future:
         """Find best matches by Dask futures, one query per provider and one reduction, visible on the dashboard.
+
+        Parameters
+        ----------
+        graphs, weights:
+            As `best_match` takes them.
+        client:
+            Submits the futures; by default the client by which the repository was opened.
+        exclude:
+            Models that are no match. A search excludes what it has under way, so that its ancestors don't depend on
+            how fast providers answer.
 
         Returns
         -------
@@ -189,7 +205,12 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, ForeignModels):
         if found is None:
             raise InvalidInput("futures are submitted by a client: pass client=..., or use best_match inside a task")
         return connection.run(
-            query_futures, found, self.settings.key, connection.session, self.scope, as_graphs(graphs), weights
+            query_futures,
+            found,
+            self.settings.key,
+            connection.session,
+            self.scope,
+            [Question.of(graph, weights, map(ModelId, exclude)) for graph in as_graphs(graphs)],
         )
 
     def close(self, force: bool = False) -> None:

@@ -165,17 +165,17 @@ class RunRecord(RunView):
                     (request.number, request.model_id, _dump(request.to_json()), now),
                 )
 
-    def planned(self, identities: Mapping[int, str], units: Sequence[Unit], workers: Mapping[str, str | None]) -> None:
-        """Store the identities of requests, and the units about to be submitted (`workers`: trainer by unit key)."""
+    def planned(self, identities: Mapping[int, str], units: Sequence[Unit]) -> None:
+        """Store the identities of requests, and the units about to be submitted (:meth:`unit_placed`: where to)."""
         now = time.time()
         with self._transaction() as execute:
             for number, identity in identities.items():
                 execute("UPDATE requests SET identity = ? WHERE number = ?", (identity, number))
             for unit in units:
                 execute(
-                    "INSERT OR REPLACE INTO units (key, kind, numbers, worker, state, estimated_s, submitted) "
-                    "VALUES (?, ?, ?, ?, 'submitted', ?, ?)",
-                    (unit.key, unit.kind, _dump(list(unit.numbers)), workers.get(unit.key), unit.estimated_s, now),
+                    "INSERT OR REPLACE INTO units (key, kind, numbers, state, estimated_s, submitted) "
+                    "VALUES (?, ?, ?, 'submitted', ?, ?)",
+                    (unit.key, unit.kind, _dump(list(unit.numbers)), unit.estimated_s, now),
                 )
 
     def unit_ended(self, key: str, state: str, started: float | None = None, ended: float | None = None) -> None:
@@ -186,7 +186,7 @@ class RunRecord(RunView):
         self._unit_ends.append((state, started, time.time() if ended is None else ended, key))
 
     def unit_placed(self, key: str, worker: str) -> None:
-        """Note the trainer of a unit that was planned before one was free; written like :meth:`unit_ended`."""
+        """Note the trainer of a unit; written like :meth:`unit_ended`."""
         self._unit_places.append((worker, key))
 
     def _write_unit_notes(self) -> None:

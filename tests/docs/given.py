@@ -103,7 +103,8 @@ def results(client: Any, folder: Path) -> dict[str, Any]:
     mine = written(folder / "runs" / "digits-seed0", seed=0)
     written(folder / "runs" / "digits-seed0-no-transfer", seed=0, policy={"transfer": False})
     record = RunRecord(mine, identity(seed=0))
-    record.planned({}, [Unit("evaluate-1", "evaluate", (1,))], {"evaluate-1": "trainer-0"})
+    record.planned({}, [Unit("evaluate-1", "evaluate", (1,))])
+    record.unit_placed("evaluate-1", "trainer-0")
     record.close()
     return {}
 

@@ -41,7 +41,8 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     assert not record.resumed
     record.asked(requests(3))
     units = plan(requests(3), seconds=2.0)
-    record.planned({0: "a", 1: "b"}, units, {units[1].key: "trainer-0"})
+    record.planned({0: "a", 1: "b"}, units)
+    record.unit_placed(units[1].key, "trainer-0")
     full = report(0, metrics={"q": 0.5}, seconds={"put": 0.1}, ancestor=ModelId("m9"), worker="trainer-0", started=1.0)
     record.reported(full, [ModelId("m0")], [LabelChange("hold", "best:x", ModelId("m0"))])
     broken = Report(1, ModelId("m1"), "failed", failure=Failure("error", "ValueError: no", "Traceback ..."))

@@ -322,7 +322,8 @@ def several_units(folder: Path) -> None:
     record = RunRecord(folder, identity())
     record.asked([request(0), request(1)])
     units = [Unit("match", "match", (0, 1)), Unit("evaluate-1", "evaluate", (1,), estimated_s=3.0)]
-    record.planned({}, units, {"evaluate-1": "trainer-0"})
+    record.planned({}, units)
+    record.unit_placed("evaluate-1", "trainer-0")
     record.unit_ended("evaluate-1", "done")
     record.reported(finished(0, 1.0), [], [])
     record.reported(finished(1, 2.0, ancestor=request(0).model_id, prefix=2), [], [])

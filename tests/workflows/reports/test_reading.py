@@ -148,7 +148,8 @@ def test_several_objectives_are_read(tmp_path: Path) -> None:
 def test_an_evaluation_that_its_trainer_never_reported_has_its_place(tmp_path: Path) -> None:
     record = RunRecord(tmp_path / "r", identity())
     record.asked([request(0)])
-    record.planned({0: "graph"}, [Unit("evaluate-0", "evaluate", (0,))], {"evaluate-0": "trainer-7"})
+    record.planned({0: "graph"}, [Unit("evaluate-0", "evaluate", (0,))])
+    record.unit_placed("evaluate-0", "trainer-7")
     time.sleep(0.02)
     failure = Failure("time limit", "past its limit of 5 s")
     record.reported(Report(0, ModelId("run-00000"), "failed", failure=failure, ended=time.time()), [], [])

@@ -107,7 +107,7 @@ class Executor:
             expected_s=self.closing.expected_s,
             parcel=self.delivery.parcel,
         )
-        self.holdings = Holdings(repository, record, lambda: self.tasks.choosing)
+        self.holdings = Holdings(repository, record, lambda: self.submission.choosing)
         self.candidates = Candidates(
             reference.load(), strategy, record, run_state, settings, lambda: self.tasks.requests, self._report
         )
@@ -119,6 +119,7 @@ class Executor:
             settings,
             record,
             run_state,
+            self._leaving,
             self.data.allowed,
         )
         self.load = LoadNotes(record)
@@ -303,6 +304,11 @@ class Executor:
                 self._take(self.tasks.watch())
                 until = time.monotonic() + TICK_S
 
+    def _leaving(self) -> set[str]:
+        """Return the models that go once their last label is removed, which may have to wait."""
+        kept = {*self.strategy.population(), *(report.model_id for report in self.run_state.kept())}
+        return {*self.holdings.leaving} - kept
+
     # Reports
 
     def _take(self, ended_tasks: Iterable[EndedTask]) -> None:
@@ -370,6 +376,7 @@ class Executor:
             if request is None or number in self.run_state.reports:
                 continue
             self.candidates.drop(number)
+            self.submission.drop(number)
             if not self.tasks.give_up(number) or not self._found(request):
                 self._report(failed(request, "stopped", f"the strategy {self.strategy.name!r} gave it up"))
 

@@ -30,7 +30,7 @@ class Holdings:
     record:
         Holds label changes that are still due; gets the samples.
     choosing:
-        Returns the keys of running evaluations that have not chosen their ancestor yet.
+        Returns the keys of matched and running evaluations that have not chosen their ancestor yet.
     """
 
     def __init__(self, repository: Repository, record: RunRecord, choosing: Callable[[], Collection[str]]) -> None:
@@ -41,16 +41,18 @@ class Holdings:
         self._choosing = choosing
         self._sampled = 0.0
         self._waits: dict[int, tuple[float, frozenset[str]]] = {}
+        self._due: list[LabelChange] = []
 
     def change_labels(self) -> None:
         """Carry out the label changes in the record, in order: labels are added before others are removed.
 
-        Removing a label waits until the evaluations that were running at the time of the decision have chosen their
-        ancestor. So the choice does not depend on how fast the decision was made, and on one trainer runs with the same
-        seed are equal.
+        Removing a label waits until the evaluations that were matched or running at the time of the decision have
+        chosen their ancestor. So the choice does not depend on how fast the decision was made, and on one trainer runs
+        with the same seed are equal.
         """
         carried_out: list[int] = []
-        for number, change in self._record.label_changes():
+        due = self._record.label_changes()
+        for number, change in due:
             # Changes are carried out in order, so those after it wait as well.
             if self._must_wait(number, change):
                 break
@@ -66,8 +68,14 @@ class Holdings:
                 break
             carried_out.append(number)
             self._waits.pop(number, None)
+        self._due = [change for _, change in due[len(carried_out) :]]
         if carried_out:
             self._record.labels_changed(carried_out)
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """Models from which a label is still to be removed."""
+        return frozenset(change.model_id for change in self._due if change.action == "release")
 
     def go_on(self) -> None:
         """Carry out label changes that had to wait, if they need not any more."""

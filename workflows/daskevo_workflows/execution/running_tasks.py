@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import queue
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from daskevo.errors import ClusterError
 from daskevo.planning import Losses, LossKind
@@ -23,6 +23,15 @@ from daskevo_workflows.execution.trainers import Trainer
 
 MATCH_S = 30.0
 """Time limit of a batch's query; after that each evaluation makes its own."""
+
+
+class PlannedEvaluation(NamedTuple):
+    """An evaluation that waits for a trainer: its unit, the future of its batch's query, and its place among the
+    answers; None: it queries for itself."""
+
+    unit: Unit
+    matches: Any = None
+    position: int = 0
 
 
 class RunningTasks:
@@ -115,54 +124,44 @@ class RunningTasks:
 
     # Submitting
 
-    def submit(
-        self,
-        units: Sequence[Unit],
-        assignments: Sequence[EvaluationAssignment],
-        places: Sequence[Trainer],
-        graphs: Mapping[int, Any],
-    ) -> None:
-        """Submit a batch: a query per provider, their reduction, and an evaluation per assignment.
+    def match(self, unit: Unit, graphs: Mapping[int, Any], exclude: Collection[str]) -> Any:
+        """Submit a batch's query; return the future of its answers.
 
         Parameters
         ----------
-        units:
-            The batch's plan; already in the record.
-        assignments, places:
-            One evaluation each, and the trainer that gets it.
+        unit:
+            In the record already.
         graphs:
             Architecture graphs by request number.
-        """
-        # A plan has at most one match unit; without it, or without providers, evaluations query for themselves.
-        match = next((unit for unit in units if unit.kind == "match"), None)
-        matches = None if match is None else self._match(match, graphs)
-        positions: dict[int, int] = {}
-        if match is not None and matches is not None:
-            positions = {number: position for position, number in enumerate(match.numbers)}
-        by_key = {unit.key: unit for unit in units}
-        for assignment, trainer in zip(assignments, places, strict=True):
-            position = positions.get(assignment.request.number)
-            found = None if position is None else matches
-            task = RunningTask(
-                key=assignment.key,
-                trainer=trainer,
-                request=assignment.request,
-                unit=by_key[assignment.key],
-                matches=found,
-            )
-            assignment = replace(assignment, topic=self.tasks.topic)
-            self.tasks.submit(task, evaluate, assignment, found, position or 0, self._parcel())
+        exclude:
+            Models that are no match.
 
-    def _match(self, match: Unit, graphs: Mapping[int, Any]) -> Any:
-        """Submit a batch's query; None if no provider is there now, and then each evaluation queries for itself."""
+        Returns
+        -------
+        distributed.Future, optional
+            None if no provider is there now: then each evaluation queries for itself.
+        """
+        asked = [graphs[number] for number in unit.numbers]
         try:
-            matches = self.repository.query_futures([graphs[number] for number in match.numbers], client=self.client)
+            matches = self.repository.query_futures(asked, client=self.client, exclude=exclude)
         except ClusterError as error:
             note(self.record, "no query", f"the batch's query could not be submitted: {error}")
-            self.record.unit_ended(match.key, "lost")
+            self.record.unit_ended(unit.key, "lost")
             return None
-        matches.add_done_callback(lambda done: self.post(lambda: self.record.unit_ended(match.key, "done")))
+        matches.add_done_callback(lambda done: self.post(lambda: self.record.unit_ended(unit.key, "done")))
         return matches
+
+    def submit(self, planned: PlannedEvaluation, assignment: EvaluationAssignment, trainer: Trainer) -> None:
+        """Submit an evaluation to a trainer; it begins once its batch's query is answered."""
+        task = RunningTask(
+            key=assignment.key,
+            trainer=trainer,
+            request=assignment.request,
+            unit=planned.unit,
+            matches=planned.matches,
+        )
+        assignment = replace(assignment, topic=self.tasks.topic)
+        self.tasks.submit(task, evaluate, assignment, planned.matches, planned.position, self._parcel())
 
     # What happens on the cluster
 
