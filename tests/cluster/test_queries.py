@@ -49,6 +49,19 @@ async def test_all_ways_give_the_one_answer(c: Any, s: Any, *providers: Any) -> 
 
 
 @evo_cluster(providers=2)
+async def test_excluded_models_are_no_match(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
+    repository = await open_here(c, None)
+    for name in ("first", "second"):
+        await make(repository, QUERIES[0], name, keep=False)
+    found = []
+    for exclude in ([], ["first"], ["first", "second", "unknown"]):
+        (match,) = await (await repository.query_futures(QUERIES[:1], exclude=exclude))
+        found.append(match and match.model_id)
+    assert found[1:] == ["second", None]
+    assert found[0] in ("first", "second")
+
+
+@evo_cluster(providers=2)
 async def test_query_futures_are_pinned_by_name_and_need_no_trainer(c: Any, s: Any, a: Any, b: Any, t: Any) -> None:
     repository = await open_here(c, None)
     await make(repository, QUERIES[0], "first")

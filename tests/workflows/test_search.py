@@ -151,6 +151,26 @@ def test_a_control_arm_within_the_run(repository: Any, tiny: Callable[..., Path]
     assert any(report.transferred for report in result.reports if report.number not in control)
 
 
+def test_each_evaluation_that_inherits_is_matched_by_futures_before_a_trainer_is_free(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    result = search(tiny(**WIDE), repository, tmp_path, 16, control_share=0.25)
+    inheriting = {request.number for request in result.requests if request.transfer}
+    begun = {report.number for report in result.reports if report.status != "duplicate"}
+    with RunView(result.folder) as view:
+        units = view.units()
+    matched = {number: unit for unit in units if unit.kind == "match" for number in unit.numbers}
+    assert {*matched} == inheriting & begun
+    assert {unit.state for unit in matched.values()} == {"done"}
+    # All but the first batch, for which trainers wait, are asked while an earlier evaluation runs.
+    ended = {unit.numbers[0]: unit.ended for unit in units if unit.kind == "evaluate"}
+    ahead = [n for n, unit in matched.items() if any(k < n and unit.submitted < ended[k] for k in ended)]
+    assert len(ahead) >= len(matched) - 3
+    # A model that was under way when its heir was asked for is no ancestor.
+    told = [report.model_id for report in result.reports]
+    assert all(report.ancestor in told[:at] for at, report in enumerate(result.reports) if report.ancestor)
+
+
 @pytest.mark.long
 def test_bytes_stay_bounded_over_many_evaluations(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     """By population, best, and what two trainers may have on their way and inherit from, however long the run."""
