@@ -176,7 +176,9 @@ def test_bytes_stay_bounded_over_many_evaluations(repository: Any, tiny: Callabl
     """By population, best, and what two trainers may have on their way and inherit from, however long the run."""
     first, second = tuple(range(2, 30)), tuple(range(2, 20))
     largest = 4 * (9 * first[-1] + (first[-1] + 1) * second[-1] + 2 * (second[-1] + 1))
-    under_way = 2 * 2  # each trainer is sent one more before the report of the one before is taken in
+    # Each trainer is sent one more before the report of the one before is taken in, and what leaves is kept until those
+    # that were matched before have chosen.
+    under_way = 2 * 2 + 2
     seen: list[tuple[int, int]] = []
 
     def look(progress: Progress) -> None:

@@ -52,9 +52,15 @@ class Holdings:
         """
         carried_out: list[int] = []
         due = self._record.label_changes()
+        now, choosing = time.monotonic(), frozenset(self._choosing())
+        for number, change in due:
+            # Noted for all at once: whoever is matched while a first change waits must not make a later one wait, too.
+            if change.action == "release":
+                self._waits.setdefault(number, (now, choosing))
         for number, change in due:
             # Changes are carried out in order, so those after it wait as well.
-            if self._must_wait(number, change):
+            since, waiting = self._waits.get(number, (now, frozenset()))
+            if waiting & choosing and now - since < CHOOSING_S:
                 break
             try:
                 getattr(self._repository, change.action)(change.model_id, change.label)
@@ -81,17 +87,6 @@ class Holdings:
         """Carry out label changes that had to wait, if they need not any more."""
         if self._waits:
             self.change_labels()
-
-    def _must_wait(self, number: int, change: LabelChange) -> bool:
-        """Tell whether a change has to wait for evaluations to choose their ancestor."""
-        if change.action != "release":
-            return False
-        now = time.monotonic()
-        since, waiting = self._waits.get(number, (now, None))
-        choosing = self._choosing()
-        left = frozenset(choosing) if waiting is None else waiting.intersection(choosing)
-        self._waits[number] = since, left
-        return bool(left) and now - since < CHOOSING_S
 
     def sample(self, *, at_once: bool = False) -> None:
         """Record the repository's size, if the last sample is old enough or `at_once` is set."""
