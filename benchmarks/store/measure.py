@@ -24,7 +24,7 @@ from benchmarks.shared.outcome import Outcome
 from benchmarks.shared.settle import LITTLE_BYTES, settle
 from benchmarks.shared.timing import median, quantile
 from benchmarks.store.rendezvous import Meeting
-from benchmarks.store.store_tables import draw, tables
+from benchmarks.store.store_tables import Row, draw, tables
 from benchmarks.store.tasks import (
     MEMCPY,
     OURS,
@@ -73,29 +73,6 @@ class Plan(NamedTuple):
 
 FULL = Plan((LARGE, SMALL), 4, 3, 7, True, BIG, SPILLING_BYTES)
 QUICK = Plan((TOY,), 2, 1, 1, False, Shape("toy", 256, 8), 1 << 20)
-
-
-class Row(NamedTuple):
-    """One figure: the median of some times."""
-
-    shape: Shape
-    case: str
-    place: str
-    synced: bool
-    writers: int
-    writer: str
-    seconds: float
-
-    @property
-    def name(self) -> str:
-        """What was done, for the machine-readable list."""
-        words = [self.shape.name, self.case, self.place]
-        words += ["fsync"] * self.synced + [f"{self.writers} at a time"] * (self.writers > 1)
-        return ", ".join(words)
-
-    @property
-    def gb_per_s(self) -> float:
-        return self.writers * self.shape.nbytes / self.seconds / 1e9
 
 
 def measure(quick: bool, say: Callable[[str], None]) -> Outcome:

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.shared.timing import median, quantile
+from benchmarks.store.tasks import Shape
 from daskevo_workflows.measurements.tables import FigureTable, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from benchmarks.store.measure import Row
-    from benchmarks.store.tasks import Shape
 
 LEFT_OUT = ("read 1 layer", "inherit all")
 """Not drawn: not a matter of bandwidth, and without rivals."""
 ORDER = ("daskevo", "safetensors", "raw files", "h5py", ".weights.h5", ".keras", "memcpy")
+
+
+class Row(NamedTuple):
+    """One figure: the median of some times."""
+
+    shape: Shape
+    case: str
+    place: str
+    synced: bool
+    writers: int
+    writer: str
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """What was done, for the machine-readable list."""
+        words = [self.shape.name, self.case, self.place]
+        words += ["fsync"] * self.synced + [f"{self.writers} at a time"] * (self.writers > 1)
+        return ", ".join(words)
+
+    @property
+    def gb_per_s(self) -> float:
+        return self.writers * self.shape.nbytes / self.seconds / 1e9
 
 
 def tables(rows: Sequence[Row], lags: Sequence[float], loop: Shape) -> list[FigureTable]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from daskevo_workflows.dashboard.dashboard_client import Sender
-
-if TYPE_CHECKING:
-    from daskevo_workflows.studies.controller import Controller
-    from daskevo_workflows.studies.participants import Watcher
+from daskevo_workflows.studies.participants import CrewEvents, Watcher
 
 logger = logging.getLogger(__name__)
 
@@ -29,18 +26,18 @@ class Showing:
         self._sender = Sender(client, "studies")
         self._studies: dict[int, Watcher] = {}
 
-    def look(self, controller: Controller) -> None:
+    def look(self, controller: CrewEvents) -> None:
         """Take snapshots of the state and send them, if it is time."""
         if self._sender.is_due():
             self._show(controller, controller.watchers)
 
-    def close(self, controller: Controller) -> None:
+    def close(self, controller: CrewEvents) -> None:
         """Report that all studies have ended."""
         if self._sender.has_last_word:
             self._show(controller, [])
             self._sender.wait()
 
-    def _show(self, controller: Controller, present: Sequence[Watcher]) -> None:
+    def _show(self, controller: CrewEvents, present: Sequence[Watcher]) -> None:
         began_s = time.thread_time()
         try:
             # By identity; studies are kept here, so that no other object gets the id of one that has ended.

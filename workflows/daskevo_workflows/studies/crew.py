@@ -23,7 +23,7 @@ from daskevo_workflows.execution.trainer_tasks import SETUP_S, TrainerTask, Trai
 from daskevo_workflows.problems.delivery import Delivery
 from daskevo_workflows.studies.assignment import Setting, StageAssignment
 from daskevo_workflows.studies.command_mailbox import answer_room, copy_now, deliver
-from daskevo_workflows.studies.controller import Controller
+from daskevo_workflows.studies.participants import CrewEvents
 from daskevo_workflows.studies.task import train_stages
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class DaskCrew:
         # A worker's orders arrive in the order in which they were given.
         self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def begin(self, controller: Controller) -> None:
+    def begin(self, controller: CrewEvents) -> None:
         self.controller = controller
         self.demand = Demand(self.client, f"study-{self._name}")
         self.tasks: TrainerTasks[WorkTask] = TrainerTasks(

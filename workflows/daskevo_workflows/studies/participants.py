@@ -2,20 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
-from daskevo.tuning import Halt, Run, Save, Scheduler
+from daskevo.tuning import Halt, Run, Save, Scheduler, SearchPlan
+from daskevo.tuning.stage_scheduler import Failure
+from daskevo_workflows.studies.stage_commands import Reply
+from daskevo_workflows.studies.study_view import StudyView
 
-if TYPE_CHECKING:
-    from daskevo_workflows.studies.controller import Controller
-    from daskevo_workflows.studies.study_view import StudyView
+
+class CrewEvents(Protocol):
+    """What a crew tells the controller, which has the meaning of each; all but `post` in the controller's thread."""
+
+    @property
+    def plan(self) -> SearchPlan: ...
+
+    @property
+    def scheduler(self) -> Scheduler: ...
+
+    @property
+    def watchers(self) -> list[Watcher]: ...
+
+    def post(self, function: Callable[[], object]) -> None: ...
+
+    def take_in_last(self, timeout_s: float = 0.0) -> None: ...
+
+    def came(self, trainer: str, memory_bytes: int = 0) -> None: ...
+
+    def went(self, trainer: str) -> None: ...
+
+    def progress(self, work: str, step: int) -> None: ...
+
+    def trained(self, work: str, start: int, stop: int, seconds: Mapping[str, float]) -> None: ...
+
+    def measured(self, work: str, step: int, metrics: Mapping[str, float]) -> None: ...
+
+    def saved(self, work: str, step: int, name: str, kind: str = "mark") -> None: ...
+
+    def unsaved(self, work: str, step: int, kind: str, why: str) -> None: ...
+
+    def full(self, work: str, step: int, nbytes: int) -> None: ...
+
+    def replied(self, work: str, step: int, reply: Reply) -> None: ...
+
+    def ended(self, work: str) -> None: ...
+
+    def vanished(self, work: str, why: str) -> None: ...
+
+    def broke(self, work: str, failure: Failure, why: str) -> None: ...
+
+    def tell_all(self, kind: str, message: str, **facts: Any) -> None: ...
 
 
 class Crew(Protocol):
     """Trainers that do what they are told. Called in the controller's thread; tells it what happens by its events."""
 
-    def begin(self, controller: Controller) -> None:
+    def begin(self, controller: CrewEvents) -> None:
         """Say who is there."""
 
     def start(self, run: Run) -> None:

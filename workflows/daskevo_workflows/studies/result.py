@@ -6,19 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from daskevo.errors import RunError
 from daskevo.runs import RunState
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
-from daskevo.tuning import Configuration, Trajectory
-from daskevo.types import JSON
+from daskevo.tuning import Configuration, ConfigurationSpace, Trajectory
+from daskevo.types import JSON, Objective
 from daskevo_workflows.studies.accounts import Figures, summary
+from daskevo_workflows.studies.trial_lines import Line
 
-if TYPE_CHECKING:
-    from daskevo_workflows.studies.ended import RecordedStudy
-    from daskevo_workflows.studies.study import Study
+
+class StudySource(Protocol):
+    """A study as its result sees it: one that is open, or one that has ended, from its record."""
+
+    folder: Path
+    repository: Any
+    space: ConfigurationSpace
+    objective: Objective
+    origin: str
+
+    def line(self, request: Request) -> Line:
+        """Return a request's trial."""
+
+    def snapshot(self, trajectory: Trajectory, step: int) -> str | None:
+        """Return the name of a state's snapshot; None if there is none."""
+
+    def read(self, result: StudyResult, prefix: str) -> None:
+        """Fill in a result's requests, reports and figures."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +62,7 @@ class FoundTrial:
     configuration: Configuration
     choices: Mapping[str, JSON]
     request: Request
-    study: Study | RecordedStudy
+    study: StudySource
     trial: str
 
     @property
@@ -92,7 +108,7 @@ class StudyResult:
         Of the whole study, when this was made.
     """
 
-    def __init__(self, study: Study | RecordedStudy, prefix: str, stop: tuple[str, str]) -> None:
+    def __init__(self, study: StudySource, prefix: str, stop: tuple[str, str]) -> None:
         self.study = study
         self.stop = stop
         self.requests: list[Request]

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
-from daskevo.types import ModelId
+from daskevo.tuning import ConfigurationSpace
+from daskevo.types import ModelId, Objective
 from daskevo_workflows.execution.deadline import WALLTIME, At, Deadline, moment_of
 from daskevo_workflows.execution.progress import say_failure
 from daskevo_workflows.execution.run_deadline import grace_s
 from daskevo_workflows.studies.accounts import Figures
 from daskevo_workflows.studies.closing_copies import copy_all, time_to_copy
-
-if TYPE_CHECKING:
-    from daskevo_workflows.studies.study import Study
-    from daskevo_workflows.studies.study_record import Ledger
+from daskevo_workflows.studies.controller import Controller
+from daskevo_workflows.studies.study_record import Ledger
 
 AT_ONCE = 64
 """Requests of a strategy that are under way together, if nobody says otherwise."""
@@ -92,6 +92,31 @@ class StudyProgress:
         return not self.pending and self.finished > 0
 
 
+class LedStudy(Protocol):
+    """What a strategy's part needs of its study."""
+
+    controller: Controller
+    space: ConfigurationSpace
+    objective: Objective
+    origin: str
+    seed: int
+    asking: threading.Lock
+
+    def steps(self, steps: int | None) -> int:
+        """Return how many steps a request trains that doesn't say."""
+
+    def ask(
+        self, requests: Sequence[Request], done: Callable[[Request, Report | BaseException], None] | None = None
+    ) -> list[Future[Mapping[str, float]]]:
+        """Ask for requests; `done` is called with what came of each."""
+
+    def withdraw(self, number: int) -> None:
+        """Take a request back."""
+
+    def figures(self) -> Figures:
+        """Return the study's figures so far."""
+
+
 class Leading:
     """One strategy's part of a study.
 
@@ -105,7 +130,7 @@ class Leading:
 
     def __init__(
         self,
-        study: Study,
+        study: LedStudy,
         ledger: Ledger,
         strategy: Strategy,
         evaluations: int | None,

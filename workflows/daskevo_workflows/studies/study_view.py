@@ -4,20 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
+from daskevo.runs import RunInfo, RunState
 from daskevo.search import Report
-from daskevo.tuning import Scheduler
+from daskevo.tuning import Scheduler, Trajectory
 from daskevo.tuning.progress_tree import Asked, ProgressTree, progress_tree, states_under_way
 from daskevo.tuning.tree_layout import NAMED, TreeLayout, tree_layout
+from daskevo.types import ModelId, Objective
 from daskevo_plugins.dashboard.news import LONGEST, MOST_ROWS, CardNews, Standing, StudyNews, TrainerNews, can_be_sent
 from daskevo_plugins.formatting import plain, say_count, say_quality, say_times
-
-if TYPE_CHECKING:
-    from daskevo_workflows.studies.study_record import Ledger
+from daskevo_workflows.studies.accounts import Figures
+from daskevo_workflows.studies.trial_lines import Lines
 
 ROWS = (60, 30, 15, 5)
 """Of a tree: as many as can be sent."""
+
+
+class ViewedStudy(Protocol):
+    """What is looked at of a study's record."""
+
+    @property
+    def info(self) -> RunInfo: ...
+
+    @property
+    def objective(self) -> Objective: ...
+
+    @property
+    def run_state(self) -> RunState: ...
+
+    @property
+    def lines(self) -> Lines: ...
+
+    def trajectory(self, name: ModelId) -> Trajectory: ...
+
+    def figures(self) -> Figures: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +75,7 @@ class StudyView:
         )
 
 
-def picture_of(ledger: Ledger, scheduler: Scheduler, *, is_over: bool = False) -> StudyView:
+def picture_of(study: ViewedStudy, scheduler: Scheduler, *, is_over: bool = False) -> StudyView:
     """Return a study's picture.
 
     Parameters
@@ -63,16 +84,16 @@ def picture_of(ledger: Ledger, scheduler: Scheduler, *, is_over: bool = False) -
         Nothing is trained for it any more.
     """
     reached, running = states_under_way(scheduler.under_way)
-    asked = list(_asked(ledger, scheduler))
+    asked = list(_asked(study, scheduler))
     tree = progress_tree(scheduler.plan, asked, reached=reached, running={} if is_over else running)
-    pending = len(ledger.run_state.requests) - len(ledger.run_state.reports)
+    pending = len(study.run_state.requests) - len(study.run_state.reports)
     return StudyView(
-        study=ledger.info.id,
-        name=ledger.info.name,
-        metric=ledger.objective.metric,
+        study=study.info.id,
+        name=study.info.name,
+        metric=study.objective.metric,
         standing="running" if not is_over else "stopped" if pending or not asked else "ended",
         tree=tree,
-        cards=tuple(_cards(ledger, scheduler, tree, pending)),
+        cards=tuple(_cards(study, scheduler, tree, pending)),
     )
 
 
@@ -85,28 +106,28 @@ def came_of(report: Report | None) -> Literal["waiting", "done", "failed", "give
     return "given up" if report.failure is not None and report.failure.kind == "stopped" else "failed"
 
 
-def _asked(ledger: Ledger, scheduler: Scheduler) -> Iterator[Asked]:
-    run_state, plan = ledger.run_state, scheduler.plan
+def _asked(study: ViewedStudy, scheduler: Scheduler) -> Iterator[Asked]:
+    run_state, plan = study.run_state, scheduler.plan
     best = next(iter(run_state.best(1)), None)
-    top = None if best is None else plan.locate(ledger.trajectory(best.model_id), best.step)
+    top = None if best is None else plan.locate(study.trajectory(best.model_id), best.step)
     for request in run_state.requests.values():
         report = run_state.reports.get(request.number)
-        trajectory, step = ledger.trajectory(request.model_id), request.until_step or 0
+        trajectory, step = study.trajectory(request.model_id), request.until_step or 0
         quality = None if report is None else report.quality
         is_best = best is not None and quality == best.quality and plan.locate(trajectory, step) == top
-        trial = ledger.lines[request.model_id].trial.name
+        trial = study.lines[request.model_id].trial.name
         yield Asked(trial, trajectory, step, came_of(report), quality, is_best)
 
 
-def _cards(ledger: Ledger, scheduler: Scheduler, tree: ProgressTree, pending: int) -> Iterator[CardNews]:
-    figures, run_state = ledger.figures(), ledger.run_state
+def _cards(study: ViewedStudy, scheduler: Scheduler, tree: ProgressTree, pending: int) -> Iterator[CardNews]:
+    figures, run_state = study.figures(), study.run_state
     best = next(iter(run_state.best(1)), None)
     failed = sum(came_of(report) == "failed" for report in run_state.reports.values())
     notes = (say_count(failed, "request") + " failed" if failed else "", f"{pending} without an answer" * bool(pending))
     yield CardNews("trials answered", str(figures.trials), ", ".join(filter(None, notes)))
-    found = "" if best is None else f"{ledger.lines[best.model_id].trial.name}, step {best.step}"
+    found = "" if best is None else f"{study.lines[best.model_id].trial.name}, step {best.step}"
     quality = say_quality(None if best is None else best.quality)
-    yield CardNews(f"best {plain(ledger.objective.metric, 40)}", quality, plain(found, 60))
+    yield CardNews(f"best {plain(study.objective.metric, 40)}", quality, plain(found, 60))
     steps = ", ".join(f"{count:,} {word}" for word, count in tree.steps().items() if count)
     yield CardNews("steps trained", f"{figures.trained_steps:,}", f"of the tree: {steps}" if steps else "")
     said = f"{figures.total_steps:,} steps of the trials answered / steps trained"
