@@ -1,8 +1,11 @@
-"""Optional packages: which extra of daskevo installs each, and an early error that names those that are missing."""
+"""Packages that only some of daskevo needs: which extra brings them, what is missing, and the versions of what is there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import functools
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from daskevo.errors import InvalidInput
@@ -68,3 +71,21 @@ def _is_there(module: str) -> bool:
         return find_spec(module) is not None
     except ValueError:  # what has been imported without one
         return True
+
+
+_DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly")}
+"""Distribution names of packages that differ from the names of their modules."""
+
+
+def versions_of(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed, by name of the package."""
+    return {name: found for name in packages if (found := _version(name)) is not None}
+
+
+@functools.cache
+def _version(name: str) -> str | None:
+    # By the installed metadata: importing TensorFlow for its version would take seconds.
+    for distribution in _DISTRIBUTIONS.get(name, (name,)):
+        with contextlib.suppress(PackageNotFoundError):  # a source tree on the path, for one
+            return version(distribution)
+    return None

@@ -6,13 +6,15 @@ import ast
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
+from daskevo import extras
 from daskevo.errors import InvalidInput
-from daskevo.extras import EXTRA_OF, TRAINING, need
+from daskevo.extras import EXTRA_OF, TRAINING, need, versions_of
 
 ROOT = Path(__file__).parents[1]
 NAMED = {"dask_cuda": "dask-cuda", "dask_jobqueue": "dask-jobqueue", "keras_tuner": "keras-tuner"}
@@ -109,3 +111,19 @@ def test_the_error_carries_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(InvalidInput, match=r"pip install 'daskevo\[optuna\]'") as caught:
         need("a strategy", "optuna")
     assert caught.value.facts["missing"] == ["optuna"]
+
+
+def test_a_version_is_found_where_the_distribution_has_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"tensorflow-cpu": "2.18.0", "numpy": "2.1.0"}
+
+    def version(name: str) -> str:
+        if name not in installed:
+            raise PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(extras, "version", version)
+    extras._version.cache_clear()
+    try:
+        assert versions_of(("keras", "tensorflow", "numpy")) == {"tensorflow": "2.18.0", "numpy": "2.1.0"}
+    finally:
+        extras._version.cache_clear()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import platform
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, NamedTuple
 
 from dask.utils import parse_bytes
 from distributed.system import MEMORY_LIMIT
 
 from daskevo.errors import InvalidInput, VersionMismatch
+from daskevo.extras import versions_of
 from daskevo.store.files import Durability
 from daskevo.store.root import DURABILITIES, MAX_SHARDS
 
@@ -21,8 +19,6 @@ COMPARED = ("daskevo", "python")
 DECIDING_GRAPHS = ("keras", "tensorflow")
 """Packages whose versions must be equal wherever models are built: another version may give the same code another
 graph."""
-DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly")}
-"""Distribution names of packages that differ from the names of their modules."""
 PROVIDER_MEMORY_SHARE = 0.3
 """Default of `memory`: share of a worker's memory limit for tensors."""
 UNLIMITED_MEMORY_BYTES = 1 << 30
@@ -37,17 +33,11 @@ UNPAUSED_SHARE = 0.9
 
 def versions() -> dict[str, str]:
     """Return the versions that must agree: those of `COMPARED`, and of `DECIDING_GRAPHS` what is installed here."""
-    found = {"daskevo": _installed("daskevo") or "unknown", "python": ".".join(platform.python_version_tuple()[:2])}
-    return found | {name: number for name in DECIDING_GRAPHS if (number := _installed(name)) is not None}
-
-
-@functools.cache
-def _installed(name: str) -> str | None:
-    # By the installed metadata: importing TensorFlow for its version would take seconds.
-    for distribution in DISTRIBUTIONS.get(name, (name,)):
-        with contextlib.suppress(PackageNotFoundError):  # a source tree on the path, for one
-            return version(distribution)
-    return None
+    return {
+        "daskevo": "unknown",
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        **versions_of(("daskevo", *DECIDING_GRAPHS)),
+    }
 
 
 def check_versions(theirs: dict[str, str], where: str, *, trains: bool = False) -> None:

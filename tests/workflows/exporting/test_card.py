@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from daskevo.space import (
     of_kind,
 )
 from daskevo_workflows.exporting import Card, read_card
+from daskevo_workflows.exporting.export import _custom
 from daskevo_workflows.exporting.facts import facts_of
 from daskevo_workflows.exporting.page import _md, page_of
 from daskevo_workflows.exporting.space_facts import space_facts
@@ -30,6 +32,13 @@ from tests.cluster.helpers import chain
 from tests.workflows.exporting.records import known, record
 
 HOSTILE = '<script>alert("1")</script>|`x`\x1b[31m\n```\n# up'
+
+
+def test_layers_of_packages_whose_names_begin_as_keras_does_are_custom() -> None:
+    modules = ("keras.layers", "keras_hub.layers", "keras_mine", "keras")
+    layers = [SimpleNamespace(config={"registered_name": f"{module}>L", "module": module}) for module in modules]
+    custom = _custom(SimpleNamespace(graph=SimpleNamespace(layers=layers)))  # type: ignore[arg-type]
+    assert custom == ["keras_hub.layers>L", "keras_mine>L"]
 
 
 def test_without_a_run_the_card_says_what_it_does_not_know() -> None:

@@ -8,22 +8,17 @@ import socket
 from typing import TYPE_CHECKING
 
 from daskevo.deploy.worker_list import workers_of
+from daskevo.extras import versions_of
 from daskevo.types import JSON
 
 if TYPE_CHECKING:
     from daskevo.repository import Repository
 
+PACKAGES = ("daskevo", "dask", "distributed", "keras", "tensorflow", "numpy", "optuna")
+
 
 def about_run(repository: Repository) -> dict[str, JSON]:
     """Return repository, workers, machine and versions for the record of a run that starts or resumes."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions: dict[str, JSON] = {"python": platform.python_version()}
-    for package in ("daskevo", "dask", "distributed", "keras", "tensorflow", "tensorflow-cpu", "numpy", "optuna"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     workers = workers_of(repository.client)
     return {
         "repository": None if repository.root is None else str(repository.root),
@@ -35,5 +30,5 @@ def about_run(repository: Repository) -> dict[str, JSON]:
             "cores": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         },
-        "versions": versions,
+        "versions": {"python": platform.python_version(), **versions_of(PACKAGES)},
     }

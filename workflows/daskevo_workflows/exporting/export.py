@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import InvalidInput
+from daskevo.extras import versions_of
 from daskevo.graph.attached import detach, is_snapshot
 from daskevo.store.files import FULL, free_bytes
 from daskevo.types import JSON
@@ -178,20 +179,7 @@ def know(repository: Repository, model_id: str) -> Known:
 
 def _facts(known: Known, origins: Origins | None, data: Any) -> dict[str, JSON]:
     facts = facts_of(known, origins, None if data is None else data_facts(data))
-    return {**facts, "versions": versions()}
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what makes exports here."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {**facts, "versions": versions_of(PACKAGES)}
 
 
 def _changed_layers(known: Known, model: Any) -> list[JSON]:
@@ -222,7 +210,7 @@ def _custom(known: Known) -> list[str]:
     found = []
     for layer in known.graph.layers:
         match layer.config:
-            case {"registered_name": str(name), "module": module} if not str(module).startswith("keras"):
+            case {"registered_name": str(name), "module": module} if str(module).partition(".")[0] != "keras":
                 found.append(name)
     return list(dict.fromkeys(found))
 

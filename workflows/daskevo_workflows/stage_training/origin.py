@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.metadata
 import logging
 import platform
 from collections.abc import Mapping
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daskevo.errors import CorruptRecord, InvalidInput
+from daskevo.extras import versions_of
 from daskevo.repository import Snapshot
 from daskevo.tuning import Trajectory
 from daskevo.types import JSON
@@ -21,16 +20,9 @@ PACKAGES = ("daskevo", "keras", "tensorflow", "numpy")
 _WHOLE = ("step", "epoch", "offset", "batch", "optimizer_steps", "seed")
 
 
-@functools.cache
 def versions() -> dict[str, str]:
     """Return the versions that a training's bits depend on, by package."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # tensorflow under another name, or none in a loop's process
-            continue
-    return found
+    return {"python": platform.python_version(), **versions_of(PACKAGES)}
 
 
 @dataclass(frozen=True)
