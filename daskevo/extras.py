@@ -1,4 +1,4 @@
-"""Packages that only some of daskevo needs: which extra brings them, what is missing, and the versions of what is there."""
+"""Packages that only some of daskevo needs: which extra brings them, what is missing, and versions of what is there."""
 
 from __future__ import annotations
 
