@@ -60,10 +60,8 @@ class Submission:
         self._planned: dict[int, PlannedEvaluation] = {}
 
     def close(self) -> None:
-        """Cancel queries of units that were planned ahead, and record that these won't be submitted."""
+        """Record that units planned ahead won't be submitted; queries that nobody waits for any more are dropped."""
         for planned in self._planned.values():
-            if planned.matches is not None:
-                planned.matches.cancel()
             self._record.unit_ended(planned.unit.key, "cancelled")
         self._planned.clear()
 

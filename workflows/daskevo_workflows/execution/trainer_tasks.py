@@ -280,10 +280,8 @@ class TrainerTasks(Generic[Task]):
             self._owner.raised(task, error)
         else:
             self.trainers.refresh()  # raises if it is the scheduler that is gone
-            if (why := why_cut_off(task.future)) is not None:
-                self.lose(task, "cut off", why)
-                return
-            self.lose(task, "cancelled", "its task was cancelled by somebody else")
+            why = why_cut_off(task.future)
+            self.lose(task, "cut off" if why else "cancelled", why or "its task was cancelled by somebody else")
             return
         task.future.release()
         self.upkeep.recycle(task.place)
