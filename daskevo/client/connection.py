@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from distributed import Client, Worker, default_client, get_worker
 
 from daskevo.client.session import Caller, Session
+from daskevo.deploy.deployment import scheduler_address
 from daskevo.deploy.plugin_classes import plugin_class
 from daskevo.deploy.roles import has_role
 from daskevo.deploy.settings import RepositorySettings
@@ -74,7 +75,7 @@ class ClientConnection:
 
     def __init__(self, client: Client, key: str, timeout_s: float) -> None:
         self.client = client
-        self.session = Session(PoolTransport(client.rpc, client.scheduler.address, key), timeout_s)
+        self.session = Session(PoolTransport(client.rpc, scheduler_address(client), key), timeout_s)
 
     @property
     def asynchronous(self) -> bool:
@@ -84,6 +85,8 @@ class ClientConnection:
         return Caller(ClientHolder(self.client.id))
 
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        # The event loop of a closed client would raise a RuntimeError that names neither.
+        scheduler_address(self.client)
         if self.asynchronous:
             return function(*arguments)  # type: ignore[return-value]
         return waited_for(self.client.loop, function, *arguments)
@@ -247,6 +250,8 @@ def connect(key: str, timeout_s: float, client: Client | None = None) -> Connect
     ------
     NotDeployed
         If the worker doesn't know the repository, or there is no client.
+    SchedulerUnreachable
+        If the client is closed.
     """
     worker = worker_here()
     if worker is not None:

@@ -54,7 +54,7 @@ async def deploy(client: Client, settings: RepositorySettings, timeout_s: float)
     SchedulerUnreachable, NoProvider, VersionMismatch, RootUnusable, RepositoryTaken, ShardUnavailable, CorruptRecord,
     DurabilityMismatch
     """
-    transport = PoolTransport(client.rpc, _scheduler_address(client), settings.key)
+    transport = PoolTransport(client.rpc, scheduler_address(client), settings.key)
     opener, opened = uuid.uuid4().hex, False
     try:
         async with asyncio.timeout(timeout_s) as limit:
@@ -140,7 +140,8 @@ async def _greet(
     return await transport.coordinator("hello", timeout_s=timeout_s, versions=versions(), opener=opener)  # type: ignore[no-any-return]
 
 
-def _scheduler_address(client: Client) -> str:
+def scheduler_address(client: Client) -> str:
+    """Return the address of a client's scheduler; raises SchedulerUnreachable if the client is closed."""
     if client.scheduler is None or client.status not in ("running", "connecting"):
         raise SchedulerUnreachable(f"the client is {client.status}: it has no connection to a scheduler", address=None)
     return str(client.scheduler.address)

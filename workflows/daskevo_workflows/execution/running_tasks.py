@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from daskevo.errors import ClusterError
+from daskevo.errors import ClusterError, SchedulerUnreachable
 from daskevo.planning import Losses, LossKind
 from daskevo.runs import RunRecord, Unit
 from daskevo.search import FailureKind, Report, Request
@@ -17,6 +17,7 @@ from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.execution.event_log import note
 from daskevo_workflows.execution.run_data import RunData
 from daskevo_workflows.execution.running_task import EndedTask, RunningTask, failed
+from daskevo_workflows.execution.scheduler_lost import scheduler_gone
 from daskevo_workflows.execution.time_limits import EvaluationLimit
 from daskevo_workflows.execution.trainer_tasks import TrainerTasks
 from daskevo_workflows.execution.trainers import Trainer
@@ -72,7 +73,6 @@ class RunningTasks:
         expected_s: Callable[[], float | None] = lambda: None,
         parcel: Callable[[], Any] = lambda: None,
     ) -> None:
-        self.client = client
         self.repository = repository
         self.record = record
         self._evaluation_limit = limit
@@ -143,7 +143,10 @@ class RunningTasks:
         """
         asked = [graphs[number] for number in unit.numbers]
         try:
-            matches = self.repository.query_futures(asked, client=self.client, exclude=exclude)
+            # Without `client=`: the repository's own client is this one, and its connection knows the providers.
+            matches = self.repository.query_futures(asked, exclude=exclude)
+        except SchedulerUnreachable as error:
+            raise scheduler_gone(error) from error
         except ClusterError as error:
             note(self.record, "no query", f"the batch's query could not be submitted: {error}")
             self.record.unit_ended(unit.key, "lost")
