@@ -1,4 +1,4 @@
-"""Packages that only some of daskevo needs: which extra brings them, what is missing, and versions of what is there."""
+"""Optional packages: which extra of daskevo installs each, which are missing, and versions of what is there."""
 
 from __future__ import annotations
 
