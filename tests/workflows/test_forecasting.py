@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from daskevo.errors import InvalidInput
 from daskevo.runs import RunRecord, RunView
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
-from daskevo_workflows.cli import main
+from daskevo_workflows.cli import main, run_frame
 from daskevo_workflows.cli.json_lines import FORECAST_KEYS
-from daskevo_workflows.cli.run_messages import say_all_at_random
+from daskevo_workflows.cli.run_messages import say_first_is_slow
 from daskevo_workflows.execution.machine_load import Load, LoadNotes, is_one_here, load_of
 from daskevo_workflows.results.forecast import Measured, Sample, forecast
 from daskevo_workflows.results.forecast_measures import measure
@@ -239,16 +238,15 @@ def test_a_measuring_that_is_stopped_before_it_began(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs" / "digits-forecast"
 
-    def stop(strategy: object, evaluations: int) -> None:
-        say_all_at_random(strategy, evaluations)
+    def stop(scheduler: object, what: str) -> None:
+        say_first_is_slow(None, what)
         (folder / "repository" / "shards").mkdir(parents=True)
         (folder / "repository" / "repository.json").write_text("{}")
         raise KeyboardInterrupt
 
-    module = sys.modules["daskevo_workflows.cli.nas"]
-    monkeypatch.setattr(module, "say_all_at_random", stop)
-    monkeypatch.setattr(module, "say_where", lambda *args: None)
-    monkeypatch.setattr(module, "a_cluster", lambda *args, **options: contextlib.nullcontext())
+    monkeypatch.setattr(run_frame, "say_first_is_slow", stop)
+    monkeypatch.setattr(run_frame, "say_where", lambda *args: None)
+    monkeypatch.setattr(run_frame, "a_cluster", lambda *args, **options: contextlib.nullcontext())
     words = ["forecast", "digits", "--evaluations", "100", "--trainers", "4", "--measure", "10"]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 130, result.output

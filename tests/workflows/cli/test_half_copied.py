@@ -4,7 +4,6 @@ left as it is."""
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from daskevo.space import Candidate
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Objective
 from daskevo_workflows import tune as tuning
-from daskevo_workflows.cli import main
+from daskevo_workflows.cli import main, run_frame
 from daskevo_workflows.evaluation.transfer import Transfer
 from daskevo_workflows.execution.run_identity import identity_of
 from daskevo_workflows.problems import refer
@@ -52,7 +51,7 @@ def copied(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tup
     def start(*args: object, **options: object) -> None:
         raise AssertionError("a cluster would be started")
 
-    monkeypatch.setattr(sys.modules[f"daskevo_workflows.cli.{command}"], "a_cluster", start)
+    monkeypatch.setattr(run_frame, "a_cluster", start)
     return words, folder
 
 
