@@ -113,10 +113,6 @@ class Attempts:
         """Return the runs of a task that have live attempts."""
         return [holder for holder in self._by_holder if isinstance(holder, TaskHolder) and holder.key == key]
 
-    def holders_of_worker(self, worker: str) -> list[Holder]:
-        """Return the task runs on a worker that have live attempts."""
-        return [holder for holder in self._by_holder if isinstance(holder, TaskHolder) and holder.worker == worker]
-
     def holders_of_client(self, client_id: str) -> list[Holder]:
         """Return the connections of a client that have live attempts."""
         return [

@@ -259,12 +259,17 @@ def _check_length(values: Sized, limit: int) -> None:
 def choice(*words: str) -> Codec[Any]:
     """Return a codec for one of several words."""
 
+    def encode(value: str) -> str:
+        if value not in words:
+            raise InvalidInput(f"expected one of {words}, found {shorten(value)}")
+        return value
+
     def decode(value: JSON) -> str:
         if isinstance(value, str) and value in words:
             return value
         raise CorruptRecord(f"expected one of {words}, found {shorten(value)}")
 
-    return Codec(_same, decode)
+    return Codec(encode, decode)
 
 
 def part(cls: type[Any]) -> Codec[Any]:

@@ -152,7 +152,10 @@ def _numbers_of(record: ModelRecord, layers: Sequence[int | str] | None) -> list
     numbers: set[int] = set()
     for wanted in layers:
         found = [
-            index for index, layer in enumerate(graph.layers) if wanted in (index, layer.name) and wanted is not True
+            index
+            for index, layer in enumerate(graph.layers)
+            # True and False equal 1 and 0, but name no layer.
+            if wanted in (index, layer.name) and not isinstance(wanted, bool)
         ]
         if not found:
             raise InvalidInput(

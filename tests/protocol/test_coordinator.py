@@ -70,12 +70,11 @@ def test_end_repeated_or_late_does_nothing() -> None:
     assert c.unsettled() == 0
 
 
-def test_holders_are_found_by_key_worker_and_client() -> None:
+def test_holders_are_found_by_key_and_client() -> None:
     c = coordinator()
     for holder in (FIRST, SECOND, CLIENT):
         begin(c, holder)
     assert c.holders_of_key("train-1") == [FIRST, SECOND]
-    assert c.holders_of_worker("tcp://10.0.0.2:1") == [SECOND]
     assert c.holders_of_client("Client-1") == [CLIENT]
     c.holder_ended(FIRST)
     assert c.holders_of_key("train-1") == [SECOND]

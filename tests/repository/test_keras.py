@@ -465,6 +465,8 @@ def test_reading_some_layers(repository: Repository) -> None:
     np.testing.assert_array_equal(found[4, 1], model.layers[3].get_weights()[1])
     with pytest.raises(InvalidInput, match="no layer"):
         repository.read(child.model_id, layers=["nothing"])
+    with pytest.raises(InvalidInput, match="no layer False"):
+        repository.read(child.model_id, layers=[False])
 
 
 def test_importing_daskevo_imports_neither_keras_nor_distributed() -> None:
