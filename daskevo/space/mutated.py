@@ -27,6 +27,7 @@ TRIALS = 20
 ENOUGH = 5
 """Candidates after which the check ends, if each mutator has applied by then."""
 STOP = "stop"
+GROW, SHRINK = 0.5, 0.2
 
 
 class MutatedGraphs(Builder):
@@ -68,8 +69,8 @@ class MutatedGraphs(Builder):
         *,
         evolve: Sequence[Mutator] = (),
         steps: int | None = None,
-        grow: float = 0.5,
-        shrink: float = 0.2,
+        grow: float = GROW,
+        shrink: float = SHRINK,
         size: Size | None = None,
         around: Callable[[], AbstractContextManager[Any]] | None = None,
     ) -> None:
@@ -224,10 +225,13 @@ class MutatedGraphs(Builder):
 
     def to_json(self) -> JSON:
         """Return name, bases, mutators and settings, which identify the space."""
+        # Left out where they are the defaults, so that records made before they counted stay equal.
+        odds = {} if (self.grow, self.shrink) == (GROW, SHRINK) else {"grow": self.grow, "shrink": self.shrink}
         return {
             "name": self.name,
             "bases": [[label, base.digest()] for label, base in self.bases.items()],
             "mutators": [mutator.to_json() for mutator in self.mutators],
             "evolve": [mutator.to_json() for mutator in self.evolve],
             "steps": self.steps,
+            **odds,
         }

@@ -290,3 +290,11 @@ def test_the_source_of_ones_own_mutators_tells_spaces_apart() -> None:
     assert InsertingMutator(HIDDEN, [layer("ReLU")]).to_json()["source"] is None
     assert Loop().to_json()["source"] is not None
     assert Loop().to_json()["source"] != AlwaysLoop().to_json()["source"]
+
+
+def test_odds_of_growing_that_are_not_the_defaults_identify_the_space() -> None:
+    """With others a resumed run would ask for other candidates than one that was not interrupted."""
+    usual = growing().to_json()
+    assert growing(grow=0.5, shrink=0.2).to_json() == usual
+    assert growing(grow=0.1).to_json() != usual
+    assert growing(shrink=0.1).to_json() != growing(shrink=0.3).to_json()
