@@ -77,7 +77,7 @@ def told_at_opening(root: Path, error: type[ClusterError], **options: Any) -> st
 
 def test_workers_of_another_version(tmp_path: Path) -> None:
     preload = tmp_path / "older.py"
-    preload.write_text("from daskevo.deploy import settings\nsettings.version = lambda name: '0.0.1'\n")
+    preload.write_text("from daskevo import extras\nextras.version = lambda name: '0.0.1'\n")
     words = told_at_opening(tmp_path / "root", VersionMismatch, worker_extra_args=["--preload", str(preload)])
     # The trainer or the provider, whichever Dask lists first; only a trainer's words have Keras and TensorFlow.
     assert re.search(r"runs daskevo 0\.0\.1, (keras 0\.0\.1, )?python 3", words)

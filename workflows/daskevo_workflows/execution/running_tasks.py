@@ -156,6 +156,9 @@ class RunningTasks:
 
     def submit(self, planned: PlannedEvaluation, assignment: EvaluationAssignment, trainer: Trainer) -> None:
         """Submit an evaluation to a trainer; it begins once its batch's query is answered."""
+        if planned.matches is not None and planned.matches.status not in ("pending", "finished"):
+            # Lost since, with the cluster's restart for one: Dask would cancel whatever depends on it.
+            planned = PlannedEvaluation(planned.unit)
         task = RunningTask(
             key=assignment.key,
             trainer=trainer,
@@ -230,7 +233,9 @@ class RunningTasks:
             self._fail(task, "failed", "error", f"{type(error).__name__}: {error}")
 
     def lost(self, task: RunningTask, kind: LossKind, why: str) -> None:
-        if kind == "cancelled":
+        if kind == "cancelled" and task.matches is not None and task.matches.status not in ("pending", "finished"):
+            self._without_match(task, "the query of its batch was lost")
+        elif kind == "cancelled":
             self._fail(task, "cancelled", "cancelled", why)
         elif (times := self._losses.count(task.number, kind)) is not None:
             self._fail(task, "lost", "trainer lost", f"{why}; this evaluation has lost {times} trainers")
