@@ -182,6 +182,14 @@ async def _rest(repository: Any, limit_s: float) -> None:
         await asyncio.sleep(0.5)
 
 
+def _of_one_moment(repository: Any, root: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return a repository's figures and the bytes of its files: providers shorten journals in the background."""
+    while True:
+        before, stats = on_disk(root), repository.stats()
+        if on_disk(root) == before:
+            return stats, before
+
+
 def _tables(cluster: Any, client: Any) -> dict[str, int]:
     """Return how many entries the tables of the coordinator and of all providers together have."""
     found = Counter({f"scheduler: {path}": n for path, n in sizes(coordinator_of(cluster.scheduler)).items()})
@@ -213,7 +221,8 @@ def come_and_go(
         seconds, largest = time.monotonic() - begun, on_disk(root)
         connection.run(churn.retire_all)
         connection.run(_rest, repository, 120.0)
-        stats, verification = repository.stats(), repository.verify()
+        verification = repository.verify()
+        stats, disk = _of_one_moment(repository, root)
         tables.append(_tables(cluster, client))
         names = ("models", "tombstones", "staged", "references", "tensors", "payload_bytes", "file_bytes")
         return {
@@ -225,7 +234,7 @@ def come_and_go(
             "clean": verification.clean,
             "differences": [difference.words for difference in verification.differences][:5],
             "disk_with_models": largest,
-            "disk": on_disk(root),
+            "disk": disk,
             "tables": tables,
             "growth": growth(churn.memory, churn.done // 10),
             "memory": churn.memory,
