@@ -151,7 +151,13 @@ async def at_rest(scheduler: Any, *providers: Any) -> None:
     import asyncio
 
     core = coordinator_of(scheduler)._core
-    while core.unsettled() or any(len(plugin_of(worker).host.background) > 1 for worker in providers):
+
+    def is_busy(worker: Any) -> bool:
+        # A provider that joins again, since this process stood still for long, has no host meanwhile.
+        host = plugin_of(worker).host
+        return host is None or len(host.background) > 1
+
+    while core.unsettled() or any(map(is_busy, providers)):
         await asyncio.sleep(0.01)
 
 
