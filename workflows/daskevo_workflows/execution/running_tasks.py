@@ -151,12 +151,15 @@ class RunningTasks:
             note(self.record, "no query", f"the batch's query could not be submitted: {error}")
             self.record.unit_ended(unit.key, "lost")
             return None
-        matches.add_done_callback(lambda done: self.post(lambda: self.record.unit_ended(unit.key, "done")))
+        matches.add_done_callback(lambda done: self.post(lambda: self._matched(unit, done)))
         return matches
+
+    def _matched(self, unit: Unit, matches: Any) -> None:
+        self.record.unit_ended(unit.key, "lost" if _is_lost(matches) else "done")
 
     def submit(self, planned: PlannedEvaluation, assignment: EvaluationAssignment, trainer: Trainer) -> None:
         """Submit an evaluation to a trainer; it begins once its batch's query is answered."""
-        if planned.matches is not None and planned.matches.status not in ("pending", "finished"):
+        if _is_lost(planned.matches):
             # Lost since, with the cluster's restart for one: Dask would cancel whatever depends on it.
             planned = PlannedEvaluation(planned.unit)
         task = RunningTask(
@@ -233,7 +236,7 @@ class RunningTasks:
             self._fail(task, "failed", "error", f"{type(error).__name__}: {error}")
 
     def lost(self, task: RunningTask, kind: LossKind, why: str) -> None:
-        if kind == "cancelled" and task.matches is not None and task.matches.status not in ("pending", "finished"):
+        if kind == "cancelled" and _is_lost(task.matches):
             self._without_match(task, "the query of its batch was lost")
         elif kind == "cancelled":
             self._fail(task, "cancelled", "cancelled", why)
@@ -275,3 +278,8 @@ class RunningTasks:
     def _fail(self, task: RunningTask, state: str, kind: FailureKind, message: str) -> None:
         self.record.unit_ended(task.unit.key, state)
         self._ended.append(EndedTask(task.request, failed(task.request, kind, message, task.place)))
+
+
+def _is_lost(matches: Any) -> bool:
+    """Tell whether a batch's query failed, was cancelled or went with its provider: no answer will come of it."""
+    return matches is not None and matches.status not in ("pending", "finished")
