@@ -5,7 +5,7 @@ from __future__ import annotations
 from daskevo.runs.chosen import Chosen
 from daskevo.runs.folder import RunInfo
 from daskevo.runs.kept_trainings import Keeping
-from daskevo.runs.planner import Sharing, Unit, evaluation_key, identity, plan, share
+from daskevo.runs.planner import Sharing, Unit, identity, plan, share
 from daskevo.runs.record import RunRecord
 from daskevo.runs.run_state import LabelChange, RunState
 from daskevo.runs.view import Event, RunView, SessionRow, UnitRow
@@ -23,7 +23,6 @@ __all__ = [
     "Sharing",
     "Unit",
     "UnitRow",
-    "evaluation_key",
     "identity",
     "plan",
     "share",

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from daskevo.search import BEST_MATCH, Request
-from daskevo.types import ModelId
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,10 @@ def share(
 
 
 def plan(
-    requests: Sequence[Request], attempts: Mapping[int, int] | None = None, seconds: float | None = None
+    requests: Sequence[Request],
+    attempts: Mapping[int, int] | None = None,
+    seconds: float | None = None,
+    session: int = 1,
 ) -> tuple[Unit, ...]:
     """Make the units of a batch: one match for all requests that inherit from the best match, one evaluation each.
 
@@ -128,22 +130,24 @@ def plan(
         How often each was submitted before, by number: a unit that is submitted again gets another key.
     seconds:
         Mean duration of recent evaluations, as the estimate.
+    session:
+        Number of the run's session, which is part of the keys.
     """
     attempts = attempts or {}
     matched = [request for request in requests if request.transfer and request.ancestor == BEST_MATCH]
     units: list[Unit] = []
     if matched:
         first = matched[0]
-        key = f"match-{first.model_id}-{attempts.get(first.number, 0)}"
+        key = _key("match", first, session, attempts)
         units.append(Unit(key, "match", tuple(request.number for request in matched)))
     inputs = {request.number: (units[0].key,) for request in matched}
     for request in requests:
-        key = evaluation_key(request.model_id, attempts.get(request.number, 0))
+        key = _key("evaluate", request, session, attempts)
         units.append(Unit(key, "evaluate", (request.number,), inputs.get(request.number, ()), seconds))
     return tuple(units)
 
 
-def evaluation_key(model_id: ModelId, attempt: int) -> str:
-    """Return the key of an evaluation's unit; each attempt has its own, because Dask returns the old result for a key
+def _key(kind: str, request: Request, session: int, attempts: Mapping[int, int]) -> str:
+    """Return the key of a unit; each attempt in each session has its own, because Dask returns the old result for a key
     that it still knows."""
-    return f"evaluate-{model_id}-{attempt}"
+    return f"{kind}-{request.model_id}-{session}-{attempts.get(request.number, 0)}"

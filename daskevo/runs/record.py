@@ -102,7 +102,10 @@ class RunRecord(RunView):
                     "INSERT INTO sessions (opened, last, process) VALUES (?, ?, ?)",
                     (now, now, f"{os.getpid()} on {socket.gethostname()}"),
                 )
-                self._session = row.lastrowid
+                self.session = int(row.lastrowid or 0)
+                """Number of this session, from 1."""
+                # Of a process that was killed: nobody will say how these ended.
+                execute("UPDATE units SET state = 'lost' WHERE state = 'submitted'")
             if failed:
                 self.event("begun anew", failed)
             self._stack = stack.pop_all()
@@ -119,7 +122,7 @@ class RunRecord(RunView):
         """Close the record and store how the session ended."""
         # The stack, which frees the lock, is left last, also if the disk is full: the next process can go on.
         with self._stack, self._transaction() as execute:
-            execute("UPDATE sessions SET ended = ? WHERE id = ?", (ended, self._session))
+            execute("UPDATE sessions SET ended = ? WHERE id = ?", (ended, self.session))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[_Execute]:
@@ -132,9 +135,9 @@ class RunRecord(RunView):
                     yield self._connection.execute
                     self._write_unit_notes()
                     # The first transaction makes the session's row.
-                    if hasattr(self, "_session"):
+                    if hasattr(self, "session"):
                         now = time.time()
-                        self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (now, self._session))
+                        self._connection.execute("UPDATE sessions SET last = ? WHERE id = ?", (now, self.session))
                 except BaseException:
                     # SQLite has already rolled back if the file is damaged or the disk is full.
                     if self._connection.in_transaction:

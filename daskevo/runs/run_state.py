@@ -61,6 +61,8 @@ class RunState:
         self.population_label = f"population:{label}"
         self.best_label = f"best:{label}"
         self.requests: dict[int, Request] = {}
+        self.numbers: dict[ModelId, int] = {}
+        """Request numbers by model id."""
         self.reports: dict[int, Report] = {}
         self.identities: dict[int, str] = {}
         self.done: dict[str, int] = {}
@@ -79,6 +81,7 @@ class RunState:
         """Add requests of the strategy."""
         for request in requests:
             self.requests[request.number] = request
+            self.numbers[request.model_id] = request.number
             self.asked.add(request.candidate)
             self._next_number = max(self._next_number, request.number + 1)
             if request.number not in self.reports:

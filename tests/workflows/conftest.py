@@ -27,12 +27,18 @@ def client() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def whole_cluster(request: pytest.FixtureRequest) -> None:
-    """Have all workers of the client's cluster there before a test: the one before may have ended some."""
-    if "client" in request.fixturenames:
-        from tests.workflows.waiting import wait_for_workers
+def whole_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have all workers of the client's cluster there before a test, as the one before may have ended some, and see that
+    the test's runs leave nothing on them."""
+    if "client" not in request.fixturenames:
+        yield
+        return
+    from tests.workflows.waiting import wait_for_nothing_left, wait_for_workers
 
-        wait_for_workers(request.getfixturevalue("client"), {"provider-0", "trainer-0", "trainer-1"})
+    client = request.getfixturevalue("client")
+    wait_for_workers(client, {"provider-0", "trainer-0", "trainer-1"})
+    yield
+    wait_for_nothing_left(client)
 
 
 @pytest.fixture

@@ -27,11 +27,6 @@ class RunningTask(TrainerTask):
     matches: Any = None
     chosen: float | None = None
 
-    def release_matches(self) -> None:
-        """Release the answer of its batch's query: Dask would ask again if a trainer was ended with the only copy."""
-        if self.matches is not None and self.matches.done():
-            self.matches.release()
-
     @property
     def number(self) -> int:
         return self.request.number

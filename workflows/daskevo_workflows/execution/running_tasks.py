@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -83,6 +84,8 @@ class RunningTasks:
         self._ended: deque[EndedTask] = deque()
         self._losses = Losses[int]()
         self._data = data
+        # Weak: an answer goes when the last evaluation of its batch has.
+        self._queries: weakref.WeakSet[Any] = weakref.WeakSet()
         self.tasks: TrainerTasks[RunningTask] = TrainerTasks(client, self, recycle_after, grows, expected_s)
         self.trainers = self.tasks.trainers
         self.unmatched: set[int] = set()
@@ -91,8 +94,9 @@ class RunningTasks:
     def close(self, patience_s: float = 0.0) -> None:
         """Cancel all running evaluations and stop listening (`patience_s`: as in :meth:`TrainerTasks.close`)."""
         tasks = self.all
-        for task in tasks:
-            task.release_matches()
+        # First, or Dask would ask again if a trainer is ended with the only copy of an answer.
+        for matches in self._queries:
+            matches.release()
         self.tasks.close(lambda seconds: list(self._hear(seconds)), patience_s)
         for task in tasks:
             self.record.unit_ended(task.unit.key, "cancelled")
@@ -151,6 +155,7 @@ class RunningTasks:
             note(self.record, "no query", f"the batch's query could not be submitted: {error}")
             self.record.unit_ended(unit.key, "lost")
             return None
+        self._queries.add(matches)
         matches.add_done_callback(lambda done: self.post(lambda: self._matched(unit, done)))
         return matches
 
@@ -218,6 +223,8 @@ class RunningTasks:
     def said(self, task: RunningTask, message: Mapping[str, Any], *, cancelled: bool) -> None:
         if message["what"] == "chosen":
             task.chosen = task.heard
+        elif message["what"] in ("began again", "unsaved"):
+            note(self.record, message["what"], message["why"], task.number, worker=message["worker"])
         elif message["what"] == "ready" and not cancelled:
             self._data.seen(message.get("data"), message["worker"])
 

@@ -220,6 +220,10 @@ class TrainerTasks(Generic[Task]):
         except (*NO_ANSWER, ClusterError) as error:
             logger.warning("tasks on their way could not be cancelled: %s", error)
             return False
+        finally:
+            # A cancelled future still counts as a reference to its key.
+            for task in self._cancelled.values():
+                task.future.release()
         return True
 
     def _still_running(self) -> list[tuple[Task, Trainer]]:
