@@ -54,8 +54,8 @@ class Inheritance:
         Pairs of vertices shared with the ancestor.
     report:
         What was inherited on entering the block, and why not more.
-    frozen_share:
-        Share of the model's vertices that don't train.
+    frozen_share, frozen_layers:
+        Share of the model's vertices that don't train, and the layers that were frozen (indices in ``graph.layers``).
     timings:
         Seconds by phase. ``wait_s`` is the time that the caller waited for match and reservation. These took
         ``match_s`` and ``reserve_s``, partly or completely before if they were begun early.
@@ -151,6 +151,10 @@ class Inheritance:
     @property
     def frozen_share(self) -> float:
         return 0.0 if self._freezing is None else self._freezing.share
+
+    @property
+    def frozen_layers(self) -> tuple[int, ...]:
+        return () if self._freezing is None else self._freezing.layers
 
     @cached_property
     def report(self) -> InheritanceReport:

@@ -88,6 +88,7 @@ class AsynchronousHalving(Continuing):
         self, first: int, most: int, eta: int = 3, candidates: int | None = None, keep: int | None = 50
     ) -> None:
         self.steps = rungs(first, most, eta)
+        self.most = most
         check_count(candidates, "candidates")
         check_count(keep, "keep")
         self.eta = eta

@@ -1,9 +1,8 @@
 """Base class of strategies that train candidates in parts, and continue those that are promising.
 
 Each part is a request of its own that `continues` the previous one, up to a later `until_step`; each counts as an
-evaluation of the run's budget. The run must be able to continue from snapshots: that is a study of
-`daskevo_workflows.tune`, of hyper-parameters or architectures. `daskevo_workflows.nas` trains every request from its
-first step, and refuses these strategies.
+evaluation of the run's budget. Studies of `daskevo_workflows.tune` and searches of `daskevo_workflows.nas` continue
+from snapshots; in a search, a candidate inherits when its first part begins.
 """
 
 from __future__ import annotations
@@ -24,12 +23,19 @@ from daskevo.types import ModelId, Objective
 class Continuing(Leaving, ABC):
     """Starts trainings, continues them, and keeps the models that may still be continued.
 
+    Attributes
+    ----------
+    most:
+        Steps of a whole training, from which nothing continues.
+
     Notes
     -----
     A request that failed, was rejected or is a duplicate ends its candidate and counts as the worst of its rung, so no
     rung waits for it. Duplicates here are architectures equal to another candidate's; trials that only share their
     first steps must each be reported as finished.
     """
+
+    most: int
 
     def start(self, space: ModelSpace, objectives: Sequence[Objective], seed: int) -> None:
         self._space = space
@@ -80,13 +86,13 @@ class Continuing(Leaving, ABC):
         return list(self._kept)
 
 
-def continues(strategy: Strategy) -> bool:
-    """Tell whether a strategy, or one that it wraps, continues trainings."""
+def continuing(strategy: Strategy) -> Continuing | None:
+    """Return the strategy that continues trainings: this one, or one that it wraps; None if it trains in one piece."""
     # By attribute, not by `Wrapper`: a user's wrapper need not derive from ours.
     within: object = strategy
     while within is not None and not isinstance(within, Continuing):
         within = getattr(within, "strategy", None)
-    return within is not None
+    return within
 
 
 def continued(view: View) -> set[ModelId]:

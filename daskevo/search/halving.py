@@ -35,6 +35,7 @@ class Brackets(Continuing):
     def __init__(self, plans: Sequence[Plan], eta: int, rounds: int | None) -> None:
         check_count(rounds, "rounds")
         self.plans = tuple(plans)
+        self.most = max(plan.steps[-1] for plan in self.plans)
         self.eta = eta
         self.rounds = rounds
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from daskevo.errors import InvalidInput
-from daskevo.search.continuation import continues
+from daskevo.search.continuation import continuing
 from daskevo.search.drawing import Seen
 from daskevo.search.protocol import Strategy
 from daskevo.search.requests import Report, Request, Stop, View, model_id, usable
@@ -48,7 +48,7 @@ class Repeat(Wrapper):
         super().__init__(strategy)
         if times < 1:
             raise InvalidInput(f"times={times}: use 1 or more")
-        if continues(strategy):
+        if continuing(strategy) is not None:
             raise InvalidInput(
                 f"the strategy {strategy.name!r} continues the models of its candidates, and a repeated one has "
                 "several: repeat a strategy that trains each candidate in one piece"

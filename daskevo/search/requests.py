@@ -79,8 +79,8 @@ class Request:
     sequence:
         Hyper-parameters over time, for strategies that tune them; None = the problem's.
     until_step:
-        Train up to this optimizer step, including steps of the model that it continues; None = for the problem's
-        epochs.
+        Train up to this step, including steps of the model that it continues; None = for the problem's epochs. In the
+        unit of the run if it continues trainings, otherwise an optimizer step.
     transfer:
         False for the control arm and the baseline: nothing is inherited, even if `ancestor` is set.
     training:

@@ -200,7 +200,7 @@ def architectures(
     Raises
     ------
     InvalidInput
-        If `space` is already a configuration space, there is no sequence, or a choice and a hyper-parameter have the
+        If `space` is already a configuration space, or a choice and a hyper-parameter have the
         same name.
 
     Notes

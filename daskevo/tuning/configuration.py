@@ -41,7 +41,7 @@ class Configuration:
     ----------
     sequences:
         By name, such as ``learning_rate``, ``batch_size``, ``momentum``, ``weight_decay``, ``augmentation``,
-        ``input_length``: at least one.
+        ``input_length``.
     constants:
         By name: the optimizer, a dropout rate, everything that is part of the model. Trainings with different constants
         share no step.
@@ -77,8 +77,6 @@ class Configuration:
         self.unit: Unit = unit
         if unit not in get_args(Unit):
             raise InvalidInput(f"the unit of a step is {unit!r:.40}, expected one of {get_args(Unit)}")
-        if not self.sequences:
-            raise InvalidInput("a configuration has at least one sequence: give Constant(...) for one that stays")
         for name, sequence in self.sequences.items():
             check_name(name, "hyper-parameter")
             if not isinstance(sequence, StepSequence):

@@ -30,7 +30,7 @@ from daskevo.search import (
     View,
     model_id,
 )
-from daskevo.search.continuation import Continuing, continues, rungs
+from daskevo.search.continuation import Continuing, continuing, rungs
 from daskevo.space import Candidate
 from daskevo.testing.strategies import CONDITIONAL, MAX, SPACE, TINY, check_strategy
 from daskevo.types import VertexId
@@ -199,7 +199,7 @@ def test_a_filter_lets_candidates_go_on_and_refuses_clones_that_fail_its_test() 
 def test_repeating_what_continues_is_refused() -> None:
     with pytest.raises(InvalidInput, match="repeat a strategy that trains each candidate in one piece"):
         Repeat(Retry(Hyperband(1, 9)))
-    assert not continues(Retry(Random()))
+    assert continuing(Retry(Random())) is None
 
 
 def test_a_replay_continues_the_models_of_its_own_run() -> None:

@@ -120,7 +120,6 @@ def test_the_same_architecture_is_the_same_trajectory() -> None:
     [
         lambda: architectures(rates(), BATCHES),
         lambda: architectures("layers", BATCHES),  # type: ignore[arg-type]
-        lambda: architectures(layers(), {}),
         lambda: architectures(layers(), [Constant(0.1)]),  # type: ignore[arg-type]
         lambda: architectures(layers(), grid(units=[8, 16], learning_rate=[Constant(0.1)])),
         lambda: architectures(layers(), grid(**{ARCHITECTURE: [1], "learning_rate": [Constant(0.1)]})),

@@ -82,6 +82,14 @@ def test_data_comes_back(configuration: Configuration) -> None:
     assert again.key(20) == configuration.key(20)
 
 
+def test_what_changes_nothing_over_time_has_no_sequences() -> None:
+    one, other = Configuration({}, {"units": 4}, "epoch"), Configuration({}, {"units": 8}, "epoch")
+    assert one.common_steps(Configuration({}, {"units": 4}, "epoch"), 5000) == 5000
+    assert one.common_steps(other, 5000) == 0
+    assert one.key(3) != one.key(4) != one.key(2000) != other.key(2000)
+    assert Configuration.from_json(json.loads(json.dumps(one.to_json()))) == one
+
+
 def test_values_that_overflow_are_found_before_they_are_trained() -> None:
     configuration = Configuration({"lr": Exponential(1.0, 2.0), "bs": Constant(8)})
     configuration.check(1024)
@@ -92,7 +100,6 @@ def test_values_that_overflow_are_found_before_they_are_trained() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Configuration({}),
         lambda: Configuration({"lr": 0.1}),  # type: ignore[dict-item]
         lambda: Configuration({"lr": Constant(0.1)}, {"lr": 0.1}),
         lambda: Configuration({"lr": Constant(0.1)}, {"p": float("nan")}),
@@ -112,7 +119,6 @@ def test_what_is_no_configuration_is_refused(make: object) -> None:
     "data",
     [
         None,
-        {"sequences": {}, "constants": {}, "unit": "epoch"},
         {"sequences": {"lr": 0.1}, "constants": {}, "unit": "epoch"},
         {"sequences": {"lr": {"kind": "constant", "value": 1}}, "constants": {}, "unit": "week"},
         {"sequences": {"lr": {"kind": "constant", "value": 1}}, "constants": []},

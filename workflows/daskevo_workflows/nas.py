@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,23 +10,16 @@ import daskevo
 from daskevo.errors import InvalidInput
 from daskevo.extras import TRAINING, need
 from daskevo.runs import RunRecord, RunState
-from daskevo.search import (
-    AgedEvolution,
-    Grid,
-    MultiObjectiveEvolution,
-    NonAgedEvolution,
-    Optuna,
-    Random,
-    Reinforce,
-    Strategy,
-)
-from daskevo.search.continuation import continues
+from daskevo.search import Strategy
+from daskevo.search.continuation import continuing
+from daskevo.tuning import Unit
 from daskevo.types import Objective
 from daskevo_workflows.evaluation.offered_metrics import check_objectives
 from daskevo_workflows.evaluation.transfer import FREEZE, Transfer
 from daskevo_workflows.execution.deadline import At, moment_of
 from daskevo_workflows.execution.event_kinds import SESSION
 from daskevo_workflows.execution.executor import Executor
+from daskevo_workflows.execution.parts_check import check_parts
 from daskevo_workflows.execution.passed_functions import Callbacks
 from daskevo_workflows.execution.progress import Progress
 from daskevo_workflows.execution.refine import refine
@@ -36,6 +28,7 @@ from daskevo_workflows.execution.run_identity import identity_of, mind_problem
 from daskevo_workflows.execution.scheduler_lost import told_if_scheduler_gone
 from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.size_limits import SizeLimits, check_size_limits
+from daskevo_workflows.execution.strategy_names import STRATEGIES, strategy_named
 from daskevo_workflows.execution.synchronous_client import check_can_lead
 from daskevo_workflows.execution.time_limits import Limit, check_limit
 from daskevo_workflows.problems import Problem, ProblemReference, refer
@@ -49,18 +42,6 @@ if TYPE_CHECKING:
     from daskevo.repository import Repository
 
 __all__ = ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "figures", "frames", "look", "refine", "search"]
-
-STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
-    "random": Random,
-    "grid": Grid,
-    "evolution": AgedEvolution,
-    "non-aged-evolution": NonAgedEvolution,
-    "multi-objective": MultiObjectiveEvolution,
-    "reinforce": Reinforce,
-    "tpe": partial(Optuna, sampler="tpe"),
-    "gp": partial(Optuna, sampler="gp"),
-}
-"""Strategies with default settings, by their name on the command line."""
 
 
 def search(
@@ -83,6 +64,7 @@ def search(
     epochs: int | None = None,
     keep_best: int = 5,
     limits: SizeLimits | None = None,
+    unit: Unit | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Search a problem's model space; resume the run if its folder holds one.
@@ -96,7 +78,7 @@ def search(
     problem:
         Name, Python file, object or reference (see :mod:`daskevo_workflows.problems`).
     strategy:
-        A key of `STRATEGIES`, such as ``evolution``, or a strategy object. With several objectives,
+        A key of `STRATEGIES`, such as ``evolution`` or ``asha``, or a strategy object. With several objectives,
         ``multi-objective``, ``tpe`` and ``gp`` use all of them, ``evolution`` only the first.
     repository:
         A repository opened on the cluster that trains (`daskevo.open`).
@@ -154,6 +136,13 @@ def search(
         Limits of model size, as ``{"parameters": (None, 1_000_000), "depth": (3, 10)}``: the least and the most of
         `parameters`, `flops` or `depth`. Other candidates are rejected: they are built for their graph, but never
         trained, and spend no budget. After 500 duplicate or rejected candidates in a row the run ends as "exhausted".
+    unit:
+        Unit of the steps of strategies that train candidates in parts, and continue those that are promising
+        (successive halving, Hyperband, median stopping): ``epoch``, as with None, or ``optimizer step``. A candidate
+        inherits when its first part begins; each later part goes on from the state of the one before, bit for bit as
+        one piece would.
+        Each part is an evaluation, and its model one that others may inherit from. Such candidates are trained by
+        :mod:`daskevo_workflows.stage_training`, whose requirements are checked first.
     on_progress:
         Called after each report and about once a second; must not raise.
 
@@ -190,11 +179,12 @@ def search(
     goals = Objective.parse_all(loaded.objective if objective is None else objective)
     check_objectives(goals)
     bounds = check_size_limits(limits)
-    chosen = _strategy(strategy)
+    chosen = _strategy(strategy, loaded.epochs)
     repository = _with_objective(repository, goals[0])
     space = space_to_search(loaded)
     check_builds(loaded)
     chosen.start(space, goals, seed)  # before there is a run: it may refuse the space
+    parts = check_parts(chosen, loaded, unit=unit, transfer=policy, epochs=epochs, callbacks=callbacks)
     identity = identity_of(
         reference,
         goals,
@@ -205,6 +195,7 @@ def search(
         epochs=epochs,
         limits=bounds,
         callbacks=callbacks,
+        unit=parts,
     )
     with told_if_scheduler_gone():
         about = about_run(repository)
@@ -236,6 +227,8 @@ def search(
             callbacks=callbacks,
             epochs=epochs,
             limits=bounds,
+            unit=parts,
+            most_steps=getattr(continuing(chosen), "most", None),
         )
         record.event(
             SESSION,
@@ -318,20 +311,11 @@ def _with_objective(repository: Repository, goal: Objective) -> Repository:
     return handle
 
 
-def _strategy(strategy: Strategy | str) -> Strategy:
+def _strategy(strategy: Strategy | str, epochs: int) -> Strategy:
     if isinstance(strategy, str):
-        if strategy not in STRATEGIES:
-            raise InvalidInput(f"there is no strategy {strategy!r:.60}; there are {', '.join(STRATEGIES)}")
-        return STRATEGIES[strategy]()
+        return strategy_named(strategy, epochs)
     if not isinstance(strategy, Strategy):
         raise InvalidInput(f"{type(strategy).__name__} is no strategy: see daskevo.search.Strategy for its parts")
-    if continues(strategy):
-        raise InvalidInput(
-            f"the strategy {strategy.name!r} continues trainings from their snapshots, and a search trains every "
-            "request from its first step: have a study run it, which goes on from snapshots "
-            "(daskevo_workflows.tune.study takes the same problem), or use a strategy that trains each candidate in "
-            "one piece"
-        )
     return strategy
 
 

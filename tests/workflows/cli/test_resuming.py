@@ -10,27 +10,37 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from daskevo.errors import RunMismatch
+from daskevo.errors import InvalidInput, RunMismatch
 from daskevo.runs import LabelChange, RunRecord
 from daskevo.runs.folder import read_info
-from daskevo.search import AgedEvolution, Failure, MultiObjectiveEvolution, Optuna, Random, Report, Request
+from daskevo.search import (
+    AgedEvolution,
+    AsynchronousHalving,
+    Failure,
+    MultiObjectiveEvolution,
+    Optuna,
+    Random,
+    Report,
+    Request,
+)
+from daskevo.search.continuation import continuing
 from daskevo.space import Candidate
 from daskevo.store.root import Root
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.cli import main
 from daskevo_workflows.cli.json_lines import NAS_KEYS
 from daskevo_workflows.cli.nas import FRONT_SHOWN, STRATEGY_WORDS
-from daskevo_workflows.cli.resume import settle, why_ended
+from daskevo_workflows.cli.resume import SETTINGS, settle, why_ended
 from daskevo_workflows.evaluation.transfer import Transfer
 from daskevo_workflows.execution.run_identity import identity_of
+from daskevo_workflows.execution.strategy_names import strategy_named
 from daskevo_workflows.nas import STRATEGIES
 from daskevo_workflows.problems import refer
 
 TYPED: dict[str, Any] = {
     "strategy": "evolution",
     "objective": (),
-    "population": None,
-    "sample": None,
+    **dict.fromkeys(SETTINGS.values()),
     "seed": 0,
     "no_transfer": False,
     "freeze": "steps:300",
@@ -79,7 +89,9 @@ def test_a_run_goes_on_with_its_own_settings(begin: MakeRun, tmp_path: Path) -> 
         "transfer": Transfer("none", 0.5),
         "control_share": 0.25,
         "epochs": 7,
-        "limits": {},
+        "limits": {
+            "unit": None,
+        },
     }
     assert found.scope == "mine"
     typed = TYPED | {"population": 12, "seed": 3, "no_transfer": True}
@@ -133,10 +145,46 @@ def test_a_random_search_goes_on_as_one(begin: MakeRun, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", sorted({*STRATEGIES} - {"gp"}))
 def test_a_run_of_any_strategy_is_taken_up_with_its_own_settings(begin: MakeRun, word: str, tmp_path: Path) -> None:
-    strategy = STRATEGIES[word]()
-    begin(strategy).close()
-    found = settle(tmp_path / "run", read_info(tmp_path / "run"), refer("digits"), TYPED, ()).strategy
-    assert (type(found), found.settings) == (type(strategy), strategy.settings)
+    strategy = strategy_named(word, 3)
+    unit = None if continuing(strategy) is None else "optimizer step"
+    begin(strategy, unit=unit).close()
+    found = settle(tmp_path / "run", read_info(tmp_path / "run"), refer("digits"), TYPED, ())
+    assert (type(found.strategy), found.strategy.settings) == (type(strategy), strategy.settings)
+    assert found.unit == unit
+
+
+def test_parts_go_on_as_they_were(begin: MakeRun, tmp_path: Path) -> None:
+    begin(AsynchronousHalving(2, 8, 2), unit="epoch").close()
+    info, reference = read_info(tmp_path / "run"), refer("digits")
+    same = settle(tmp_path / "run", info, reference, TYPED | {"steps": 8, "first": 2}, ())
+    assert (same.strategy.settings["most"], same.epochs) == (8, None)  # type: ignore[index, call-overload]
+    with pytest.raises(RunMismatch, match="Without --steps it goes on with its own"):
+        settle(tmp_path / "run", info, reference, TYPED | {"steps": 4}, ())
+
+
+@pytest.mark.parametrize(
+    ("word", "epochs", "settings", "most"),
+    [
+        ("asha", 10, {}, 9),
+        ("asha", 1, {}, 3),
+        ("halving", 16, {"eta": 4}, 16),
+        ("hyperband", 20, {"first": 2, "eta": 2}, 16),
+        ("median", 10, {"first": 4}, 12),
+        ("median", 13, {"first": 4}, 12),
+        ("asha", 10, {"most": 27}, 27),
+    ],
+)
+def test_the_last_rung_is_within_the_problems_epochs(
+    word: str, epochs: int, settings: dict[str, int], most: int
+) -> None:
+    made = continuing(strategy_named(word, epochs, **settings))
+    assert made is not None
+    assert made.most == most
+
+
+def test_a_setting_of_another_strategy_is_named_with_those_that_have_it() -> None:
+    with pytest.raises(InvalidInput, match="eta is a setting of halving, hyperband, asha, and the strategy is random"):
+        strategy_named("random", 3, eta=2)
 
 
 def test_several_objectives_are_the_runs_own(tmp_path: Path) -> None:

@@ -41,7 +41,10 @@ SHOWN = 5
 FRONT_SHOWN = 20
 """Models of a front printed at the end, at most."""
 
-STRATEGY_WORDS = ("evolution", "non-aged-evolution", "multi-objective", "reinforce", "tpe", "gp", "grid", "random")
+STRATEGY_WORDS = (
+    *("evolution", "non-aged-evolution", "multi-objective", "reinforce", "tpe", "gp", "grid", "random"),
+    *("asha", "halving", "hyperband", "median"),
+)
 """Keys of :data:`daskevo_workflows.nas.STRATEGIES`, copied because importing it would slow `--help` down."""
 
 
@@ -74,7 +77,8 @@ def _limit(value: Any) -> Any:
     show_default="evolution; multi-objective for several objectives",
     metavar="WORD",
     help=f"How candidates are chosen: {', '.join(STRATEGY_WORDS)}. tpe and gp need Optuna, gp PyTorch too. With "
-    "several objectives, multi-objective, tpe and gp use all of them, evolution and reinforce the first.",
+    "several objectives, multi-objective, tpe and gp use all of them, evolution and reinforce the first. asha, "
+    "halving, hyperband and median train candidates in parts, and go on with the better ones.",
 )
 @click.option(
     "--objective",
@@ -90,6 +94,28 @@ def _limit(value: Any) -> Any:
     help="Size of the population in evolution.  [default: 50]",
 )
 @click.option("--sample", type=COUNT, metavar="N", help="Members drawn to choose each parent from.  [default: 5]")
+@click.option(
+    "--first",
+    type=COUNT,
+    metavar="N",
+    help="Epochs of a candidate's first part (asha, halving, hyperband), or of each part (median).  [default: 1]",
+)
+@click.option(
+    "--steps",
+    type=COUNT,
+    metavar="N",
+    help="Epochs of a whole training, for the same: first x eta x eta ...  [default: the most within the problem's, at "
+    "least 3]",
+)
+@click.option(
+    "--eta",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="For asha, halving and hyperband: one in N candidates goes on, for N times as many epochs.  [default: 3]",
+)
+@click.option(
+    "--candidates", type=COUNT, metavar="N", help="Number of candidates that start, for asha, halving and median."
+)
 @transfer_options
 @size_options
 @time_limit_option

@@ -5,7 +5,6 @@ Everything is read from the run's record before a cluster is started.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,21 +17,35 @@ from daskevo_workflows.cli.transfer_options import changed_transfer, typed_trans
 if TYPE_CHECKING:
     from daskevo.runs import RunInfo
     from daskevo.search import Strategy
+    from daskevo.tuning import Unit
     from daskevo_workflows.evaluation.transfer import Transfer
     from daskevo_workflows.execution.size_limits import SizeLimits
     from daskevo_workflows.problems import ProblemReference
+
+SETTINGS: Mapping[str, str] = {
+    "population": "population",
+    "sample": "sample",
+    "first": "first",
+    "most": "steps",
+    "eta": "eta",
+    "candidates": "candidates",
+}
+"""Setting of a strategy -> the option that sets it."""
 
 FLAGS: Mapping[str, str] = {
     "objective": "--objective",
     "seed": "--seed",
     "strategy.name": "--strategy",
-    "strategy.settings.population": "--population",
-    "strategy.settings.sample": "--sample",
+    **{f"strategy.settings.{name}": f"--{option}" for name, option in SETTINGS.items()},
+    "strategy.settings.every": "--first",
     **transfer_options.FLAGS,
     **size_options.FLAGS,
 }
 """Part of a run's identity -> the option that sets it."""
 
+
+EPOCH: Unit = "epoch"
+"""The unit of parts in runs that the command line begins."""
 
 SEVERAL = "multi-objective"
 """The strategy of a new run with several objectives, unless another is named."""
@@ -50,12 +63,13 @@ class CallSettings:
     epochs: int | None
     scope: str
     limits: SizeLimits
+    unit: Unit | None
     anew: bool = False
     """Whether the folder's run has no results and its problem has changed since: then it is started afresh."""
 
     def search_options(self) -> dict[str, Any]:
         """Return the keyword arguments of `search` that are part of a run's identity."""
-        names = ("seed", "transfer", "control_share", "epochs", "limits")
+        names = ("seed", "transfer", "control_share", "epochs", "limits", "unit")
         return {name: getattr(self, name) for name in names}
 
 
@@ -94,9 +108,17 @@ def settle(
         scope, objective = options["scope"] or loaded.name, options["objective"] or [loaded.objective]
         # The default strategy uses only the first objective.
         word = SEVERAL if len(objective) > 1 and "strategy" not in given else options["strategy"]
-        limits = changed_limits({}, options)
+        limits, strategy = changed_limits({}, options), _strategy(options, word, loaded.epochs)
         return CallSettings(
-            _strategy(options, word), objective, options["seed"], typed_transfer(options), 0.0, None, scope, limits
+            strategy,
+            objective,
+            options["seed"],
+            typed_transfer(options),
+            0.0,
+            None,
+            scope,
+            limits,
+            _unit(strategy),
         )
     policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
     # The record says what the callbacks were, and can't make them: the command would go on without them.
@@ -109,15 +131,18 @@ def settle(
         if "freeze" not in given:
             raise _begun_in_python(folder, error.message) from error
         transfer = changed_transfer(recorded_transfer({**policy, "freeze": None}), options, given)
+    strategy = _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given, loaded.epochs)
+    unit = _unit(strategy, policy.get("unit", EPOCH))
     settings = CallSettings(
-        _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given),
+        strategy,
         options["objective"] or _texts(info.identity.get("objective")) or [loaded.objective],
         options["seed"] if "seed" in given else info.identity.get("seed", options["seed"]),
         transfer,
         policy.get("control_share", 0.0),
-        policy.get("epochs"),
+        policy.get("epochs") if unit is None else None,
         str(options["scope"] or info.about.get("scope") or loaded.name),
         changed_limits(_mapping(policy.get("limits")), options),
+        unit,
     )
     asked = identity_of(
         reference, Objective.parse_all(settings.objective), settings.strategy, **settings.search_options()
@@ -132,6 +157,13 @@ def settle(
         own = f". Without {', '.join(flags)} it goes on with its own" if flags else ""
         raise RunMismatch(f"{error.message}{own}", **error.facts) from error
     return settings
+
+
+def _unit(strategy: Strategy, unit: Unit = EPOCH) -> Unit | None:
+    """Return the unit of the parts in which candidates are trained; None if they are trained in one piece."""
+    from daskevo.search.continuation import continuing
+
+    return None if continuing(strategy) is None else unit
 
 
 def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
@@ -159,43 +191,35 @@ def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
     return stop
 
 
-def _strategy(options: Mapping[str, Any], word: str) -> Strategy:
-    from daskevo_workflows.nas import STRATEGIES
+def _strategy(options: Mapping[str, Any], word: str, epochs: int) -> Strategy:
+    from daskevo_workflows.execution.strategy_names import strategy_named
 
-    return STRATEGIES[word](**_own_settings(options, word))
+    return strategy_named(word, epochs, **_own_settings(options))
 
 
 def _recorded_strategy(
-    folder: Path, recorded: Mapping[str, Any], options: Mapping[str, Any], given: Collection[str]
+    folder: Path, recorded: Mapping[str, Any], options: Mapping[str, Any], given: Collection[str], epochs: int
 ) -> Strategy:
-    from daskevo_workflows.nas import STRATEGIES
+    from daskevo_workflows.execution.strategy_names import STRATEGIES, strategy_named
 
     # Optuna strategies are named after their sampler, which is also the word of the option.
     words = {getattr(make, "name", f"optuna {word}"): word for word, make in STRATEGIES.items()}
     word = words.get(recorded.get("name", ""))
     if "strategy" in given and options["strategy"] != word:
-        return _strategy(options, options["strategy"])  # differs from the run's; the comparison below reports it
+        return _strategy(
+            options, options["strategy"], epochs
+        )  # differs from the run's; the comparison below reports it
     if word is None:
         raise _begun_in_python(folder, f"the strategy {recorded.get('name')!r}")
     try:
-        return STRATEGIES[word](**{**_mapping(recorded.get("settings")), **_own_settings(options, word)})
+        return strategy_named(word, epochs, **{**_mapping(recorded.get("settings")), **_own_settings(options)})
     except TypeError as error:
         raise _begun_in_python(folder, f"settings of {recorded.get('name')!r} that are not known here") from error
 
 
-def _own_settings(options: Mapping[str, Any], word: str) -> dict[str, Any]:
-    from daskevo.errors import InvalidInput
-    from daskevo_workflows.nas import STRATEGIES
-
-    # Only what was typed: strategies have defaults of their own, and some take neither.
-    settings = {name: options[name] for name in ("population", "sample") if options[name] is not None}
-    if strange := [name for name in settings if name not in inspect.signature(STRATEGIES[word]).parameters]:
-        theirs = [word for word, make in STRATEGIES.items() if strange[0] in inspect.signature(make).parameters]
-        raise InvalidInput(
-            f"--{' and --'.join(strange)} {'is' if len(strange) == 1 else 'are'} for {' and '.join(theirs)}, and the "
-            f"strategy is {word}: leave {'it' if len(strange) == 1 else 'them'} out"
-        )
-    return settings
+def _own_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the strategy's settings that were typed: strategies have defaults of their own."""
+    return {name: options[option] for name, option in SETTINGS.items() if options[option] is not None}
 
 
 def _begun_in_python(folder: Path, what: str) -> Exception:

@@ -16,6 +16,7 @@ from daskevo_workflows.problems.reference import ProblemReference
 if TYPE_CHECKING:
     from daskevo.graph import ArchitectureGraph
     from daskevo.repository import Repository
+    from daskevo.tuning import Unit
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class EvaluationAssignment:
         Epochs instead of the problem's; None = the problem's.
     rows:
         Data keys of the data that may be trained with; none: any.
+    unit:
+        Unit of the request's `until_step` in a run that trains candidates in parts; None: each is trained in one piece.
+    keeps_state:
+        Whether to store the state at the end of a part, from which another request may continue.
     """
 
     key: str
@@ -70,6 +75,8 @@ class EvaluationAssignment:
     epochs: int | None = None
     rows: tuple[str, ...] = ()
     others: tuple[Objective, ...] = ()
+    unit: Unit | None = None
+    keeps_state: bool = True
 
 
 def in_control_arm(seed: int, number: int, share: float) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 from daskevo.errors import InvalidProblem, ModelExists
@@ -22,8 +22,8 @@ from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.evaluation.report import Draft, fields_of_record, other_candidate, own_bytes, transfer_report
 from daskevo_workflows.evaluation.trainer_task import Sayer, cancelled, worker_name
 from daskevo_workflows.evaluation.training import Stopped, finite, lost_its_way, train
+from daskevo_workflows.evaluation.training_part import PartBefore, TrainingPart, beginning, part_before
 from daskevo_workflows.evaluation.training_seed import seed_of, trajectory, trajectory_of
-from daskevo_workflows.evaluation.transfer import Transfer
 from daskevo_workflows.problems.building import build_candidate
 from daskevo_workflows.problems.data_parts import check_data
 from daskevo_workflows.problems.delivery import Parcel
@@ -112,7 +112,8 @@ def _trained(
     with ExitStack() as stack:
         # Reserve before building: the provider works while this process builds the model.
         with draft.phase("inherit"):
-            wish = _wish(request, policy, match)
+            before = part_before(assignment)
+            wish = _wish(assignment, match, before)
             reserved = stack.enter_context(
                 repository.reserve(
                     assignment.graph,
@@ -122,11 +123,12 @@ def _trained(
                     **wish,
                 )
             )
-        model = _build(problem, request, draft)
+        model = _build(problem, request, draft, names_anew=assignment.unit is not None)
         with draft.phase("inherit"):
+            freeze = policy.freeze if before is None else before.freezes(model)
             try:
                 child = stack.enter_context(
-                    repository.inherit(model, freeze=policy.freeze, parent=request.parent, reserved=reserved)
+                    repository.inherit(model, freeze=freeze, parent=request.parent, reserved=reserved)
                 )
             except ModelExists as error:
                 # This task was run before, and was lost after its put.
@@ -135,11 +137,20 @@ def _trained(
                 return fields_of_record(error.record, objectives)
         # The run may now release labels that it kept for this choice.
         _say(assignment, "chosen")
-        _note(child, draft)
+        _note(child, draft, before)
         source = trajectory_of(child.ancestor_record) if child.report.inherited_tensors else None
-        name = trajectory(assignment.seed, child.graph.ids, source, request.repeat)
+        name = (
+            trajectory(assignment.seed, child.graph.ids, source, request.repeat) if before is None else before.training
+        )
         stack.enter_context(seeded(seed_of(name)))
-        metrics, steps = _fitted(assignment, problem, data, child, draft)
+        part = None
+        if assignment.unit is None:
+            metrics, steps = _fitted(assignment, problem, data, child, draft)
+            new_steps = steps
+        else:
+            part = TrainingPart(assignment, problem, data, child.model, name, before)
+            metrics = part.train(draft)
+            steps, new_steps, name = part.steps, part.new_steps, part.name
         # Before the put: such weights would be inherited.
         if why := lost_its_way(metrics):
             raise Failed("not finite", why)
@@ -148,7 +159,16 @@ def _trained(
         qualities = [_quality(one, metrics) for one in objectives if one.metric in metrics or one.metric != "own_bytes"]
         extra = {"report": draft.kept(), "candidate": request.candidate.to_json(), "trajectory": name}
         with draft.phase("put"):
-            child.put(metrics=finite(metrics), step=steps, labels=list(assignment.labels), extra=extra, finite=True)
+            child.put(
+                metrics=finite(metrics),
+                step=steps,
+                labels=list(assignment.labels),
+                extra=extra,
+                trained_steps=new_steps,
+                finite=True,
+            )
+            if part is not None and assignment.keeps_state:
+                part.keep(child.model_id, child.frozen_layers, draft.inherited(), finite(metrics))
         stored = own_bytes(child.record)
         return {
             "status": "finished",
@@ -158,8 +178,14 @@ def _trained(
         }
 
 
-def _wish(request: Request, policy: Transfer, match: PrefixMatch | None) -> dict[str, Any]:
+def _wish(assignment: EvaluationAssignment, match: PrefixMatch | None, before: PartBefore | None) -> dict[str, Any]:
     """Return the arguments of `reserve` that say which model to inherit from."""
+    request, policy = assignment.request, assignment.transfer
+    if before is not None:
+        # All of its weights: the put then stores only what this part has changed.
+        return {"ancestor": request.continues}
+    if request.continues is not None:
+        return beginning(assignment.repository, request)
     if not request.transfer or request.ancestor is None:
         return {"ancestor": False}
     if request.ancestor != BEST_MATCH:
@@ -196,8 +222,11 @@ def _fitted(
     return metrics, steps
 
 
-def _build(problem: Problem, request: Request, draft: Draft) -> Any:
-    with draft.phase("build"):
+def _build(problem: Problem, request: Request, draft: Draft, *, names_anew: bool) -> Any:
+    from daskevo.models.keras_private import fresh_names
+
+    # Names are part of a traced step: parts of one training may be trained in several processes.
+    with draft.phase("build"), fresh_names() if names_anew else nullcontext():
         try:
             return build_candidate(problem, request.candidate)
         except Stopped:
@@ -252,8 +281,8 @@ def _quality(objective: Objective, metrics: dict[str, Any]) -> float:
     )
 
 
-def _note(child: Any, draft: Draft) -> None:
-    """Split the query's time from the time to inherit, and note what was inherited."""
+def _note(child: Any, draft: Draft, before: PartBefore | None) -> None:
+    """Split the query's time from the time to inherit, and note what was inherited when the training began."""
     # Only time that this task waited: query and reservation may both have finished while the model was built.
     query = max(0.0, float(child.timings["wait_s"]) - float(child.timings.get("reserve_s", 0.0)))
     draft.seconds["query"] = query
@@ -269,3 +298,5 @@ def _note(child: Any, draft: Draft) -> None:
         parameters=int(child.graph.parameters),
         full_bytes=int(child.graph.nbytes),
     )
+    if before is not None:
+        draft.fields.update(before.fields)

@@ -36,9 +36,12 @@ class Draft(Stopwatch):
 
     def kept(self) -> JSON:
         """Return the fields that are stored with the model, in case the report is lost."""
+        return {**self.so_far(), **self.inherited()}
+
+    def inherited(self) -> dict[str, JSON]:
+        """Return the fields that say what was inherited."""
         names = ("ancestor", "prefix", "vertices", "frozen_share", "parameters", "full_bytes")
-        transfer = asdict(self.fields["transfer"])
-        return {**self.so_far(), **{name: self.fields[name] for name in names}, "transfer": transfer}
+        return {**{name: self.fields[name] for name in names}, "transfer": asdict(self.fields["transfer"])}
 
     def report(self, request: Request, found: Mapping[str, Any]) -> Report:
         """Return the report; `found` overrides fields collected before."""

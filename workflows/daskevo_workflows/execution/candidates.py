@@ -11,6 +11,7 @@ from daskevo.errors import CandidateRejected, CannotFlatten, InvalidInput, Inval
 from daskevo.runs import RunRecord, RunState, identity, share
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import Space
+from daskevo.types import ModelId
 from daskevo_workflows.evaluation.assignment import in_control_arm
 from daskevo_workflows.evaluation.failures import say_error
 from daskevo_workflows.evaluation.training import check_training
@@ -126,11 +127,6 @@ class Candidates:
                 f"strategy {self._strategy.name!r} asks for hyper-parameters over time (`sequence`): evaluations train "
                 "with those of the problem; leave it None"
             )
-        if any(request.continues is not None for request in answer):
-            raise InvalidInput(
-                f"strategy {self._strategy.name!r} continues the training of earlier models (`continues`): evaluations "
-                "begin at the first step; daskevo_workflows.tune.study goes on from snapshots"
-            )
         requests = [self._completed(request) for request in answer[:wanted]]
         # Record before anything uses them: a resumed run goes on with the same numbers and model ids.
         self._record.asked(requests)
@@ -143,7 +139,43 @@ class Candidates:
         check_training(request.training)
         # Only a Space is in the record in full; for other spaces store the chosen values by name.
         choices = None if isinstance(self._space, Space) else self._space.values(request.candidate)
+        if self._settings.unit is not None and request.until_step is None:
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} continues trainings, and request {request.number} doesn't say how "
+                "far it trains: give it until_step"
+            )
+        if request.continues is not None:
+            return replace(self._continued(request), choices=choices)
         return replace(request, transfer=self._transfers(request), choices=choices)
+
+    def _continued(self, request: Request) -> Request:
+        """Return a request that continues an earlier one, trained as that one.
+
+        Raises
+        ------
+        InvalidInput
+            If it can't go on from there.
+        """
+        known = self._run_state.numbers.get(request.continues or ModelId(""))
+        if known is None or self._settings.unit is None:
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} continues the training of {request.continues!r}: "
+                + (
+                    "the run has asked for no such model"
+                    if known is None
+                    else "a search does that for strategies that are a daskevo.search.Continuing"
+                )
+            )
+        before = self._run_state.requests[known]
+        if before.candidate != request.candidate or (request.until_step or 0) <= (before.until_step or 0):
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} continues the training of {request.continues} (until step "
+                f"{before.until_step}) until step {request.until_step}"
+                + ("" if before.candidate == request.candidate else ", with another candidate, whose model is another")
+                + ": a search goes on with the same candidate, to a later step"
+            )
+        # The control arm is drawn for the whole training.
+        return replace(request, ancestor=None, transfer=before.transfer, training=before.training, repeat=before.repeat)
 
     def _transfers(self, request: Request) -> bool:
         settings = self._settings

@@ -107,7 +107,12 @@ class Executor:
             expected_s=self.closing.expected_s,
             parcel=self.delivery.parcel,
         )
-        self.holdings = Holdings(repository, record, lambda: self.submission.choosing)
+        self.holdings = Holdings(
+            repository,
+            record,
+            lambda: self.submission.choosing,
+            state_label=None if settings.unit is None else run_state.population_label,
+        )
         self.candidates = Candidates(
             reference.load(), strategy, record, run_state, settings, lambda: self.tasks.requests, self._report
         )

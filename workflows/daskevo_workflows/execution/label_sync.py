@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
 from daskevo.errors import ClusterError, ModelLost, ModelRetired, SchedulerUnreachable, UnknownModel
 from daskevo.repository import Repository
 from daskevo.runs import LabelChange, RunRecord
+from daskevo_workflows.evaluation.training_part import state_name
 from daskevo_workflows.execution.event_kinds import STORAGE
 from daskevo_workflows.execution.event_log import note
 
@@ -31,14 +33,23 @@ class Holdings:
         Holds label changes that are still due; gets the samples.
     choosing:
         Returns the keys of matched and running evaluations that have not chosen their ancestor yet.
+    state_label:
+        Label that keeps models' states, too, where trainings are continued; None: there are none.
     """
 
-    def __init__(self, repository: Repository, record: RunRecord, choosing: Callable[[], Collection[str]]) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        record: RunRecord,
+        choosing: Callable[[], Collection[str]],
+        state_label: str | None = None,
+    ) -> None:
         self.storage: Mapping[str, int] = {}
         """The last sample: stored_bytes, full_copy_bytes, live_models."""
         self._repository = repository
         self._record = record
         self._choosing = choosing
+        self._state_label = state_label
         self._sampled = 0.0
         self._waits: dict[int, tuple[float, frozenset[str]]] = {}
         self._due: list[LabelChange] = []
@@ -63,9 +74,7 @@ class Holdings:
             if waiting & choosing and now - since < CHOOSING_S:
                 break
             try:
-                getattr(self._repository, change.action)(change.model_id, change.label)
-            except (ModelLost, ModelRetired, UnknownModel) as error:
-                note(self._record, "label", f"{change.action} {change.label} on {change.model_id}: {error}")
+                self._change(change)
             except SchedulerUnreachable:
                 raise
             except ClusterError as error:
@@ -77,6 +86,17 @@ class Holdings:
         self._due = [change for _, change in due[len(carried_out) :]]
         if carried_out:
             self._record.labels_changed(carried_out)
+
+    def _change(self, change: LabelChange) -> None:
+        change_label = getattr(self._repository, change.action)
+        try:
+            change_label(change.model_id, change.label)
+        except (ModelLost, ModelRetired, UnknownModel) as error:
+            note(self._record, "label", f"{change.action} {change.label} on {change.model_id}: {error}")
+        if change.label == self._state_label:
+            # There may be none: nothing goes on from the last part, and a state may have found no room.
+            with suppress(ModelLost, ModelRetired, UnknownModel):
+                change_label(state_name(change.model_id), change.label)
 
     @property
     def leaving(self) -> frozenset[str]:

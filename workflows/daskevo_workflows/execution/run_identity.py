@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from daskevo.code_identity import made_of
 from daskevo.runs import RunRecord
 from daskevo.search import Strategy
+from daskevo.tuning import Unit
 from daskevo.types import JSON, Objective
 from daskevo_workflows.evaluation.transfer import Transfer
 from daskevo_workflows.execution.event_log import note
@@ -111,10 +112,12 @@ def identity_of(
     epochs: int | None,
     limits: SizeLimits | None = None,
     callbacks: Callbacks = (),
+    unit: Unit | None = None,
 ) -> dict[str, JSON]:
     """Return the identity that a run's record stores, and that a resumed run must match.
 
-    The arguments are those of :func:`daskevo_workflows.nas.search`.
+    The arguments are those of :func:`daskevo_workflows.nas.search`; `unit` is None where candidates are trained in one
+    piece.
     """
     problem = reference.load()
     if not isinstance(objectives, Objective) and len(objectives) == 1:
@@ -134,5 +137,6 @@ def identity_of(
             "batch_size": problem.batch_size,
             "passed": passed_identity(callbacks, transfer.freeze, is_versioned=version_of(problem) is not None),
             **({"limits": {name: list(bounds) for name, bounds in limits.items()}} if limits else {}),
+            **({} if unit is None else {"unit": unit}),
         },
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from daskevo.tuning import Unit
 from daskevo_workflows.evaluation.transfer import USUAL, Transfer
 from daskevo_workflows.execution.deadline import At
 from daskevo_workflows.execution.passed_functions import Callbacks
@@ -25,3 +26,7 @@ class SearchSettings:
     callbacks: Callbacks = ()
     epochs: int | None = None
     limits: SizeLimits = field(default_factory=dict)
+    unit: Unit | None = None
+    """Unit of `until_step`, if the strategy trains candidates in parts; None: each is trained in one piece."""
+    most_steps: int | None = None
+    """Steps after which no training is continued; None: unknown."""

@@ -100,7 +100,7 @@ class Submission:
         if not batch:
             return
         matched = [request if self._is_matched(request) else replace(request, ancestor=None) for request in batch]
-        units = plan(matched, self.attempts, self._run_state.recent_seconds())
+        units = plan(matched, self.attempts, self._run_state.recent_seconds(), self._record.session)
         # Recorded before anything is submitted: a resumed run must know the id of every model that may have been put.
         self._record.planned({request.number: self._run_state.identities[request.number] for request in batch}, units)
         # A plan has at most one match unit.
@@ -151,5 +151,7 @@ class Submission:
             callbacks=self._settings.callbacks,
             epochs=self._settings.epochs,
             rows=self._rows,
+            unit=self._settings.unit,
+            keeps_state=self._settings.most_steps is None or (request.until_step or 0) < self._settings.most_steps,
             graph=self._candidates.graphs[request.number],
         )

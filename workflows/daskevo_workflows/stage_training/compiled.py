@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +48,17 @@ class Compiled:
     callbacks: Callbacks
 
 
-def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
+def compiled(
+    problem: Any, configuration: Configuration, seed: int, model: Any = None, watching: Sequence[Any] = ()
+) -> Compiled:
     """Build and compile a problem's model; the same, bit for bit, for the same seed.
+
+    Parameters
+    ----------
+    model:
+        The model, if it is built already: with inherited weights and frozen layers, for one. None: the problem's.
+    watching:
+        Keras callbacks besides the problem's own.
 
     Raises
     ------
@@ -66,11 +75,13 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
     chosen = copy.deepcopy(known.pop(ARCHITECTURE, {}))
     constants = AskedValue({**known, **chosen})
     everything = AskedValue({**known, **chosen, **configuration.at(0)})
-    make = (
-        maker_of(problem, chosen, constants)
-        if ARCHITECTURE in configuration.constants
-        else lambda: problem.build(constants)
-    )
+    if model is None and ARCHITECTURE in configuration.constants:
+        make = maker_of(problem, chosen, constants)
+    else:
+
+        def make() -> Any:
+            return problem.build(constants) if model is None else model
+
     # The same names of layers in every process: they are part of the traced step.
     with seeded(seed), fresh_names(), settings_given_back():
         model = make()
@@ -84,7 +95,7 @@ def compiled(problem: Any, configuration: Configuration, seed: int) -> Compiled:
         # Slots are made at the first step otherwise, and the state of a snapshot would have no variables to go to.
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        callbacks = Callbacks(optional_callbacks(problem), model, problem)
+        callbacks = Callbacks([*optional_callbacks(problem), *watching], model, problem)
     flat = flatten(model)
     # Refused now rather than at the first snapshot, after hours of training.
     check_storable(flat)

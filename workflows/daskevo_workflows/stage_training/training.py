@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from daskevo.errors import InvalidInput, InvalidProblem
@@ -35,6 +35,10 @@ class KerasTraining:
         Where to go on; None: begin.
     other_versions:
         Go on from a snapshot of other versions.
+    model, watching:
+        As :func:`~daskevo_workflows.stage_training.compiled.compiled` takes them.
+    after_batch:
+        Called after each optimizer step; what it raises ends the training.
     """
 
     def __init__(
@@ -45,12 +49,17 @@ class KerasTraining:
         seed: int,
         snapshot: Snapshot | None = None,
         other_versions: bool = False,
+        *,
+        model: Any = None,
+        watching: Sequence[Any] = (),
+        after_batch: Callable[[], None] = lambda: None,
     ) -> None:
+        self._after_batch = after_batch
         self._stopwatch = Stopwatch()
         with self._stopwatch.phase("build"):
             self._problem, self._data, self._seed = problem, data, seed
             self._feed = feed_of(data)
-            made = compiled(problem, trajectory.configuration, seed)
+            made = compiled(problem, trajectory.configuration, seed, model, watching)
             self._made = made
             self._model = made.model
             self._steps = Steps(made.model, made.settings, made.generator)
@@ -63,7 +72,7 @@ class KerasTraining:
         self._epoch = 0
         self._offset = 0  # rows, or batches of a dataset, that were trained in this epoch
         self._batch = 0  # batches that were trained in this epoch
-        self._updates = 0  # optimizer steps
+        self.optimizer_steps = 0
         self._order: tuple[int, Any, Any] = (-1, None, None)
         if snapshot is not None:
             with self._stopwatch.phase("load"):
@@ -113,9 +122,13 @@ class KerasTraining:
             "epoch": self._epoch,
             "offset": self._offset,
             "batch": self._batch,
-            "optimizer_steps": self._updates,
+            "optimizer_steps": self.optimizer_steps,
         }
         return Snapshot(self._made.flat.graph, weights, others, extra)
+
+    def finish(self) -> None:
+        """Give the model the weights that `score` sees: averages, if the optimizer keeps some. No step may follow."""
+        self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
 
     def score(self) -> dict[str, float]:
         with self._stopwatch.phase("scoring"), self._state.untouched(), drawing_from(self._made.generator):
@@ -147,7 +160,7 @@ class KerasTraining:
             }
         )
         self.step, self._epoch = extra["step"], extra["epoch"]
-        self._offset, self._batch, self._updates = extra["offset"], extra["batch"], extra["optimizer_steps"]
+        self._offset, self._batch, self.optimizer_steps = extra["offset"], extra["batch"], extra["optimizer_steps"]
 
     def _take(self, trajectory: Trajectory) -> None:
         self._trajectory = trajectory
@@ -182,11 +195,12 @@ class KerasTraining:
             callbacks.call("on_train_batch_end", self._batch, self._model.get_metrics_result())
         self._offset += size
         self._batch += 1
-        self._updates += 1
+        self.optimizer_steps += 1
         if self._offset == feed.count:
             callbacks.call("on_epoch_end", self._epoch, self._epoch_metrics() if callbacks else {})
             self._epoch += 1
             self._offset = self._batch = 0
+        self._after_batch()
 
     def _epoch_metrics(self) -> dict[str, Any]:
         """Return the metrics of this epoch, those of the validation data among them if a callback wants them."""
@@ -217,4 +231,4 @@ class KerasTraining:
             return tuple(batch)
         values = {**self._trajectory.configuration.constants, **self._trajectory.configuration.at(self.step)}
         # Random numbers are those of the optimizer step, as an epoch has many.
-        return augmented(self._problem, batch, values, others, self._seed, self._updates)
+        return augmented(self._problem, batch, values, others, self._seed, self.optimizer_steps)

@@ -1,0 +1,238 @@
+"""Searches that train candidates in parts: inherit in the first, go on from their own states, and stop the bad ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskevo.errors import InvalidInput
+from daskevo.runs import RunView
+from daskevo.search import AsynchronousHalving, Hyperband, MedianStopping, PopulationBasedTraining, Request, Stop, View
+from daskevo.search.continuation import Continuing
+from daskevo.space import Candidate
+from daskevo.types import JSON, ModelId
+from daskevo_workflows import nas
+from daskevo_workflows.evaluation.training_part import state_name
+from daskevo_workflows.evaluation.transfer import Transfer
+from tests.waiting import wait_for_reports
+
+pytestmark = pytest.mark.processes
+
+FIRST, SECOND = Candidate((0, 0, 0, 0)), Candidate((0, 0, 1, 0))
+"""Two candidates that share their first layer."""
+
+
+class InParts(Continuing):
+    """Trains one candidate in one piece, then another one until given steps, one after the other."""
+
+    name = "in parts"
+
+    def __init__(self, steps: Sequence[int], between: Callable[[ModelId], object] = lambda name: None) -> None:
+        self.steps = list(steps)
+        self.most = self.steps[-1]
+        self._between = between
+
+    @property
+    def settings(self) -> JSON:
+        return {"steps": self.steps}
+
+    def _take(self, request: Request, name: ModelId, rank: float | None) -> None:
+        if rank is not None:
+            self._let_go(request.continues)
+            self._keep(name)
+            if request.number:
+                self._between(name)
+
+    def ask(self, view: View) -> list[Request] | Stop:
+        done = view.next_number
+        if view.pending:
+            return []
+        if done == 0:
+            return [view.request(0, FIRST, until_step=2)]
+        if done > len(self.steps):
+            return Stop("done", "all parts are trained")
+        before = None if done == 1 else [*self._kept][-1]
+        request = view.request(0, SECOND, until_step=self.steps[done - 1], continues=before)
+        return [request if before is None else replace(request, ancestor=None)]
+
+
+def search(problem: Path, strategy: Any, repository: Any, folder: Path, evaluations: int = 9, **options: Any) -> Any:
+    return nas.search(problem, strategy, repository=repository, evaluations=evaluations, run=folder / "run", **options)
+
+
+def events(folder: Path, kind: str) -> list[Any]:
+    with RunView(folder / "run") as view:
+        return view.events(kind)
+
+
+@pytest.fixture
+def another(client: Any, tmp_path: Path) -> Any:
+    """A second repository: what is stored in the first one can't be inherited from it."""
+    import daskevo
+
+    return daskevo.open(tmp_path / "another", "tiny", client=client, objective="max val_accuracy", shards=8)
+
+
+@pytest.mark.parametrize("unit", ["epoch", "optimizer step"])
+def test_parts_give_the_bits_of_one_piece(
+    repository: Any, another: Any, tiny: Callable[..., Path], tmp_path: Path, unit: str
+) -> None:
+    problem = tiny()
+    steps = (1, 3, 4) if unit == "epoch" else (3, 5, 9)
+    several = search(problem, InParts(steps), repository, tmp_path / "a", freeze="prefix", unit=unit)
+    whole = search(problem, InParts(steps[-1:]), another, tmp_path / "b", freeze="prefix", unit=unit)
+    assert several.stop[0] == whole.stop[0] == "exhausted"
+    first, *parts = several.reports
+    assert [report.step for report in parts] == [step * (4 if unit == "epoch" else 1) for step in steps]
+    # Every part says what was inherited when the training began, and froze it.
+    assert {(report.ancestor, report.prefix) for report in parts} == {(first.model_id, 2)}
+    assert {report.frozen_share for report in parts} == {whole.reports[-1].frozen_share}
+    assert whole.reports[-1].frozen_share > 0
+    one, other = repository.read(parts[-1].model_id), another.read(whole.reports[-1].model_id)
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert parts[-1].quality == whole.reports[-1].quality
+    assert dict(parts[-1].metrics) == dict(whole.reports[-1].metrics)
+
+
+def test_each_part_stores_what_it_changed_and_only_states_that_go_on_stay(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    seen: list[set[str]] = []
+
+    def between(name: ModelId) -> None:
+        seen.append({snapshot.name for snapshot in repository.snapshots()})
+
+    result = search(tiny(), InParts((1, 2, 3), between), repository, tmp_path, freeze="prefix")
+    first, *parts = result.reports
+    # The frozen layer is the ancestor's.
+    assert all(report.own_bytes < report.full_bytes for report in parts)
+    assert state_name(parts[0].model_id) in seen[0]
+    # Nothing continues from the last part, and the states before went with their models.
+    assert {snapshot.name for snapshot in repository.snapshots()} == {state_name(first.model_id)}
+    kept = {model.model_id for model in repository.models()}
+    assert kept == {report.model_id for report in result.reports}  # as the best
+    assert repository.verify().clean
+
+
+def test_a_training_whose_state_is_gone_begins_again(
+    repository: Any, another: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """From where it began at first: its own model would be the best match, and is trained already."""
+
+    def lose(name: ModelId) -> None:
+        state = state_name(name)
+        if repository.status(state).state == "published":
+            for label in repository.status(state).labels:
+                repository.release(state, label)
+
+    lost = search(tiny(), InParts((1, 3), lose), repository, tmp_path / "a", freeze="prefix")
+    whole = search(tiny(), InParts((3,)), another, tmp_path / "b", freeze="prefix")
+    (event,) = events(tmp_path / "a", "began again")
+    assert "can't be read" in event.message
+    assert lost.reports[-1].ancestor == lost.reports[0].model_id
+    one, other = repository.read(lost.reports[-1].model_id), another.read(whole.reports[-1].model_id)
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "strategy", [AsynchronousHalving(1, 4, 2), Hyperband(1, 4, 2), MedianStopping(1, 3, least=2)], ids=lambda s: s.name
+)
+def test_strategies_stop_bad_candidates_early_and_inherit(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, strategy: Any
+) -> None:
+    wide = tiny(FIRST=(4, 8), ACTIVATION=("relu", "tanh"), SECOND=(3, 6, 9, 12))
+    result = search(wide, strategy, repository, tmp_path, 24, freeze="prefix", seed=2)
+    assert result.stop[0] in ("finished", "exhausted")
+    finished = [report for report in result.reports if report.status == "finished"]
+    with RunView(tmp_path / "run") as view:
+        requests = {request.number: request for request in view.requests()}
+    begun = [report for report in finished if requests[report.number].continues is None]
+    assert len(finished) - len(begun) > 0
+    assert len({requests[report.number].candidate for report in begun}) == len(begun)
+    assert {report.step for report in finished} > {4}
+    assert any(report.ancestor for report in begun)
+    states = {snapshot.name for snapshot in repository.snapshots()}
+    assert states <= {state_name(name) for name in result.population()}
+    assert repository.verify().clean
+    assert not events(tmp_path, "began again")
+
+
+@pytest.mark.long
+def test_killed_in_the_middle_of_a_halving_search(tiny: Callable[..., Path], tmp_path: Path) -> None:
+    """Its budget is exact, each part is trained once, and the same call gives what one that was not killed gives."""
+    problem = tiny(FIRST=(4, 8, 12), SECOND=(3, 6, 9))
+    whole = subprocess.run(command(problem, tmp_path / "whole"), check=True, capture_output=True, text=True)
+    for reports in (3, 7):
+        process = subprocess.Popen(command(problem, tmp_path / "killed"), start_new_session=True)
+        try:
+            wait_for_reports(tmp_path / "killed", reports, process)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    again = subprocess.run(command(problem, tmp_path / "killed"), check=True, capture_output=True, text=True)
+    assert again.stdout.splitlines()[-1] == whole.stdout.splitlines()[-1]
+    with RunView(tmp_path / "killed" / "run") as view:
+        assert sum(report.status == "finished" for report in view.reports()) == 12
+
+
+def command(problem: Path, folder: Path) -> list[str]:
+    return [sys.executable, str(Path(__file__).parent / "search_in_parts_script.py"), str(problem), str(folder)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epochs": 3}, "says how far each candidate is trained"),
+        ({"transfer": Transfer(stretch=1.0)}, r"stretch=1\.0 of transfer"),
+        ({"transfer": Transfer(unfreeze_epochs=1)}, "unfreeze_epochs=1 of transfer"),
+        ({"unit": "batch"}, "'optimizer step'"),
+        ({"callbacks": "early stopping"}, "EarlyStopping can't be used"),
+        ({"problem": "fit"}, r"a fit\(\) of its own"),
+        ({"problem": "layer"}, "nothing in it is trainable"),
+    ],
+)
+def test_what_does_not_go_with_parts_is_refused_before_there_is_a_run(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    import keras
+
+    problem = tiny()
+    match options.pop("problem", None):
+        case "fit":
+            problem.write_text(f"{problem.read_text()}\n\ndef fit(model, *arguments, **options):\n    pass\n")
+        case "layer":
+            frozen = "\n\nwhole = build\n\ndef build(choices):\n    model = whole(choices)\n"
+            problem.write_text(f"{problem.read_text()}{frozen}    model.trainable = False\n    return model\n")
+    if "callbacks" in options:
+        options["callbacks"] = [keras.callbacks.EarlyStopping("val_accuracy")]
+    with pytest.raises(InvalidInput, match=words):
+        search(problem, AsynchronousHalving(1, 4, 2), repository, tmp_path, **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_clone_with_another_model_is_refused(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="with another candidate, whose model is another"):
+        search(tiny(), PopulationBasedTraining(1, 4, population=4, share=0.5), repository, tmp_path, 30)
+
+
+def test_the_control_arm_is_drawn_for_whole_trainings(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    search(tiny(), AsynchronousHalving(1, 4, 2), repository, tmp_path, 12, control_share=0.5)
+    with RunView(tmp_path / "run") as view:
+        requests = {request.model_id: request for request in view.requests()}
+    continued = [request for request in requests.values() if request.continues is not None]
+    assert continued
+    assert all(request.transfer == requests[request.continues].transfer for request in continued)
+    assert {request.transfer for request in requests.values()} == {True, False}
