@@ -89,9 +89,8 @@ def test_a_run_goes_on_with_its_own_settings(begin: MakeRun, tmp_path: Path) -> 
         "transfer": Transfer("none", 0.5),
         "control_share": 0.25,
         "epochs": 7,
-        "limits": {
-            "unit": None,
-        },
+        "limits": {},
+        "unit": None,
     }
     assert found.scope == "mine"
     typed = TYPED | {"population": 12, "seed": 3, "no_transfer": True}
