@@ -75,6 +75,13 @@ PER_MINUTE = 20
     show_default=True,
     help="Workers with shards; 0: those that train have them.",
 )
+@click.option(
+    "--strategy",
+    type=click.Choice(["evolution", "asha"]),
+    default="evolution",
+    show_default=True,
+    help="Of the search; asha trains candidates in parts, and goes on from their states.",
+)
 @click.option("--trainers", type=click.IntRange(1, 100), default=2, show_default=True, help="Workers that train.")
 @click.option(
     "--folder",

@@ -102,7 +102,14 @@ def start_worker(
     parts.start(name, words if hosts is None else hosts.command(name, words), {**role["env"], **environment})
 
 
-def start_search(parts: Parts, places: Places, address: str, evaluations: int, seed: int) -> None:
+STRATEGIES: Mapping[str, Sequence[str]] = {
+    "evolution": ("--population", str(POPULATION), "--sample", str(SAMPLE)),
+    "asha": ("--strategy", "asha", "--steps", "4", "--eta", "2"),
+}
+"""Strategy of the search -> its options."""
+
+
+def start_search(parts: Parts, places: Places, address: str, evaluations: int, seed: int, strategy: str) -> None:
     """Start the search, and the same command again whenever it is killed."""
     words = _python(
         "from daskevo_workflows.cli import main",
@@ -110,7 +117,7 @@ def start_search(parts: Parts, places: Places, address: str, evaluations: int, s
         *("--evaluations", str(evaluations), "--seed", str(seed), "--run", str(places.run)),
         *("--repository", str(places.root), "--scope", problem.name),
         # Frozen at once: after evaluations this short nothing would be shared otherwise.
-        *("--population", str(POPULATION), "--sample", str(SAMPLE), "--freeze", "prefix"),
+        *("--freeze", "prefix", *STRATEGIES[strategy]),
     )
     parts.start(SEARCH, words, {"CUDA_VISIBLE_DEVICES": "-1"}, OVER)
 

@@ -50,7 +50,14 @@ class Recount:
         self.words.append(f"leaked: {words}: {tensors} tensors, {nbytes} bytes")
 
 
-def recount(root: Path, scope: str, ledger: Ledger, reported: Collection[str], kept: Collection[str]) -> Recount:
+def recount(
+    root: Path,
+    scope: str,
+    ledger: Ledger,
+    reported: Collection[str],
+    kept: Collection[str],
+    states: Collection[str] = (),
+) -> Recount:
     """Compare a repository that nobody uses with what callers were told.
 
     Parameters
@@ -61,6 +68,8 @@ def recount(root: Path, scope: str, ledger: Ledger, reported: Collection[str], k
         Models that the search counts as finished.
     kept:
         Models that the search still holds: population and best.
+    states:
+        States of trainings that the search may still hold; some are missing where nothing goes on.
     """
     import daskevo
 
@@ -74,7 +83,16 @@ def recount(root: Path, scope: str, ledger: Ledger, reported: Collection[str], k
     for name in sorted(there - set(kept) | there & ledger.retired):
         record = repository.record(name)
         found._leak(len(record.own), record.own_bytes, f"{name} is published, and nobody should hold it")
-    _count_tensors(root, repository, there, found)
+    snapshots = {snapshot.name for snapshot in repository.snapshots()}
+    for name in sorted(snapshots - set(states)):
+        record = repository.record(name)
+        found._leak(len(record.own), record.own_bytes, f"{name} is published, and nothing goes on from it")
+    for name in sorted(snapshots):
+        try:
+            repository.read_snapshot(name)
+        except DaskevoError as error:
+            found._lose(f"{name} can't be read: {error}")
+    _count_tensors(root, repository, there | snapshots, found)
     verified = repository.verify()
     found.words += verified.to_json()["differences"]
     return found

@@ -58,6 +58,8 @@ class Trial:
         Mean time between two faults.
     is_apart:
         Whether this process is in namespaces of its own, so that it may make hosts and disks.
+    strategy:
+        Of the search: a key of `tests.chaos.cluster.STRATEGIES`.
     """
 
     folder: str
@@ -68,6 +70,7 @@ class Trial:
     trainers: int
     every_s: float
     is_apart: bool
+    strategy: str = "evolution"
 
 
 def run(trial: Trial, say: Callable[[str], None]) -> dict[str, Any]:
@@ -86,7 +89,7 @@ def run(trial: Trial, say: Callable[[str], None]) -> dict[str, Any]:
         parts = Parts(places.logs)
         stack.callback(parts.close)
         address = start_cluster(parts, places, names, hosts)
-        start_search(parts, places, address, trial.evaluations, trial.seed)
+        start_search(parts, places, address, trial.evaluations, trial.seed, trial.strategy)
         faults = Faults(
             schedule(trial.seed, seconds, names, trial.every_s),
             parts,
@@ -163,12 +166,14 @@ def _rest(address: str, places: Places, parts: Parts) -> list[str]:
 
 def _recount(places: Places) -> Recount:
     import daskevo
+    from daskevo_workflows.evaluation.training_part import state_name
     from daskevo_workflows.results.result import Result
 
     result = Result(places.run, daskevo.open(places.root, problem.name), ("", ""))
     kept = {*result.population(), *(found.model_id for found in result.best(5))}
     reported = {report.model_id for report in result.reports if report.status == "finished"}
-    return recount(places.root, problem.name, ledger.read(places.ledger), reported, kept)
+    states = {state_name(name) for name in result.population()}
+    return recount(places.root, problem.name, ledger.read(places.ledger), reported, kept, states)
 
 
 def _outcome(trial: Trial, places: Places, faults: Faults, found: Recount, words: list[str]) -> dict[str, Any]:

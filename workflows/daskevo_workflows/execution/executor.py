@@ -158,6 +158,7 @@ class Executor:
         # Cancel first: releases of labels wait for running evaluations to choose an ancestor, and now none is running.
         self._close(hurried_s() if stop[0] == WALLTIME else LETTING_GO_S)
         self.holdings.change_labels()
+        self._release_strays()
         self.holdings.sample(at_once=True)
         self._tell_progress()
         self.showing.close(*stop)
@@ -214,11 +215,16 @@ class Executor:
             stop = ("exhausted", exhausted)
         return stop
 
+    def _release_strays(self) -> None:
+        pending = [request.model_id for request in self.run_state.pending]
+        self.holdings.release_strays([*self.strategy.population(), *pending])
+
     # Resuming
 
     def _resume(self) -> None:
         """Carry out label changes that are still due, and recover models that were put but not reported."""
         self.holdings.change_labels()
+        self._release_strays()
         self._mind_strategy()
         for request in self.run_state.pending:
             # A killed process may have lost the report of a model that was already put: don't train it twice.

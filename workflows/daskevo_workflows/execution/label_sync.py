@@ -98,6 +98,25 @@ class Holdings:
             with suppress(ModelLost, ModelRetired, UnknownModel):
                 change_label(state_name(change.model_id), change.label)
 
+    def release_strays(self, wanted: Collection[str]) -> None:
+        """Release the states of all models but these.
+
+        A state is put after its model, so a trainer that was given up in between may put it when the model has left.
+        """
+        if self._state_label is None:
+            return
+        kept = {state_name(model_id) for model_id in wanted}
+        try:
+            for found in self._repository.snapshots():
+                if self._state_label in found.labels and found.name not in kept:
+                    with suppress(ModelLost, ModelRetired, UnknownModel):
+                        self._repository.release(found.name, self._state_label)
+        except SchedulerUnreachable:
+            raise
+        except ClusterError as error:
+            # The next session looks again.
+            logger.info("states of models that have left can't be released now: %s", error)
+
     @property
     def leaving(self) -> frozenset[str]:
         """Models from which a label is still to be removed."""
