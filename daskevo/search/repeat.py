@@ -160,3 +160,12 @@ def _means(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the means of the metrics that all of them have."""
     names = [name for name in metrics[0] if all(usable(found.get(name)) for found in metrics)]
     return {name: math.fsum(found[name] for found in metrics) / len(metrics) for name in names}
+
+
+def repeating(strategy: Strategy) -> Repeat | None:
+    """Return the wrapper that evaluates candidates several times: this strategy, or one that it wraps; None if none."""
+    # By attribute, not by `Wrapper`: a user's wrapper need not derive from ours.
+    within: object = strategy
+    while within is not None and not (isinstance(within, Repeat) and within.times > 1):
+        within = getattr(within, "strategy", None)
+    return within

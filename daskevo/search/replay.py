@@ -68,7 +68,8 @@ class Replay:
                 # Its ancestor is being trained. Nobody overtakes it: the number of a request is its place in the order.
                 return answer
             source = None if ancestor is None else self._made[ancestor]
-            fields = {"sequence": wanted.sequence, "until_step": wanted.until_step, "training": wanted.training}
+            names = ("sequence", "until_step", "training", "repeat")
+            fields = {field: getattr(wanted, field) for field in names}
             if wanted.continues is None:
                 answer.append(view.request(len(answer), wanted.candidate, ancestor=source, **fields))
             else:

@@ -59,6 +59,9 @@ OF_THE_CANDIDATE: frozenset[FailureKind] = frozenset(
 class Request:
     """One evaluation that a strategy asks for.
 
+    What a way of running can't do is refused before it is trained: a study, for instance, refuses `repeat`, `training`,
+    `sequence`, `priority` and an `ancestor` by name.
+
     Parameters
     ----------
     number:
@@ -84,7 +87,7 @@ class Request:
     transfer:
         False for the control arm and the baseline: nothing is inherited, even if `ancestor` is set.
     training:
-        Training settings that replace the problem's: ``epochs``, ``batch_size``.
+        Training settings that replace the problem's: ``epochs`` (unless `until_step` says the end), ``batch_size``.
     priority:
         Of the ready requests, the one with the highest priority starts first; ties go to the earlier one.
     choices:

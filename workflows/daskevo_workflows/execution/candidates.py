@@ -17,12 +17,15 @@ from daskevo_workflows.evaluation.failures import say_error
 from daskevo_workflows.evaluation.training import check_training
 from daskevo_workflows.execution.alarm import Overdue, alarm
 from daskevo_workflows.execution.event_log import note
+from daskevo_workflows.execution.request_fields import refuse_fields
 from daskevo_workflows.execution.running_task import failed
 from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.size_limits import outside
 from daskevo_workflows.execution.time_limits import build_limit_s
 from daskevo_workflows.problems.building import graph_and_key, space_of
 from daskevo_workflows.problems.protocol import Problem
+
+SET_BEFORE = "a continued training goes on as it was begun: leave it out, or as it was"
 
 
 class Candidates:
@@ -135,8 +138,19 @@ class Candidates:
         return bool(requests)
 
     def _completed(self, request: Request) -> Request:
-        """Return a request with the fields that the run decides: whether it inherits, and its choices."""
+        """Return a request with the fields that the run decides: whether it inherits, and its choices.
+
+        Raises
+        ------
+        InvalidInput
+            If it asks for what a search can't do.
+        """
         check_training(request.training)
+        if request.until_step is not None and "epochs" in request.training:
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} has request {request.number} train {request.training['epochs']} "
+                f"epochs, and until step {request.until_step}: say one of them"
+            )
         # Only a Space is in the record in full; for other spaces store the chosen values by name.
         choices = None if isinstance(self._space, Space) else self._space.values(request.candidate)
         if self._settings.unit is not None and request.until_step is None:
@@ -173,6 +187,19 @@ class Candidates:
                 f"{before.until_step}) until step {request.until_step}"
                 + ("" if before.candidate == request.candidate else ", with another candidate, whose model is another")
                 + ": a search goes on with the same candidate, to a later step"
+            )
+        changed = {
+            name: SET_BEFORE for name in ("training", "repeat") if getattr(request, name) != getattr(before, name)
+        }
+        refuse_fields(
+            self._strategy,
+            request,
+            changed | {"ancestor": "it goes on with the weights of the model that it continues: leave it None"},
+        )
+        if before.transfer and not request.transfer:
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} sets transfer=False in request {request.number}, which continues "
+                f"{request.continues}, and that one may have inherited: {SET_BEFORE}"
             )
         # The control arm is drawn for the whole training.
         return replace(request, ancestor=None, transfer=before.transfer, training=before.training, repeat=before.repeat)

@@ -56,7 +56,8 @@ def run_dry(
     evaluate:
         Returns the report of a request that is not a duplicate.
     at_once:
-        Number of pending requests, as with that many trainers; reports come in the order of requests.
+        Number of pending requests, as with that many trainers; reports come in the order of requests, those of a
+        higher priority first.
 
     Raises
     ------
@@ -82,7 +83,7 @@ def run_dry(
             break
         requests = answer[: view.wanted]
         run_state.ask(requests)
-        for request in requests:
+        for request in sorted(requests, key=lambda request: -request.priority):
             name = identity(request, architecture(request))
             run_state.identify(request.number, name)
             known = run_state.done.get(name)

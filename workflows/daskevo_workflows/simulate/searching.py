@@ -18,10 +18,11 @@ from daskevo.errors import InvalidInput
 from daskevo.freeze_policy import FreezePolicy
 from daskevo.graph import ArchitectureGraph
 from daskevo.runs import LabelChange, RunState, identity, plan, share
-from daskevo.search import Report, Request, Stop, Strategy, View
+from daskevo.search import BEST_MATCH, Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
 from daskevo.types import Objective
 from daskevo_workflows.evaluation.transfer import FREEZE
+from daskevo_workflows.execution.request_fields import refuse_fields
 from daskevo_workflows.simulate.clock import Clock
 from daskevo_workflows.simulate.cluster import TRAINERS_PER_PROVIDER, Cluster, Layout
 from daskevo_workflows.simulate.costs import MeasuredCosts
@@ -35,6 +36,13 @@ LABEL = "simulated"
 OBJECTIVE = Objective("max", "quality")
 STORAGE_S = 3.0
 """How often a search asks what the repository holds."""
+REFUSED = {
+    "training": "a simulated evaluation takes what the measured ones took, with their batches: leave it out",
+    "until_step": "a simulated evaluation takes what the measured ones took, which trained to their end: leave it out, "
+    "and simulate trainings in parts with daskevo.tuning.simulate",
+    "ancestor": "a simulated evaluation inherits from the best match or from none: leave it out, or None",
+}
+"""Fields of a request that have no simulation, and what to do instead."""
 
 Keep = Literal["evo", "files"]
 Quality = Callable[[Request, ArchitectureGraph, int], float]
@@ -88,7 +96,8 @@ def search(
     Raises
     ------
     InvalidInput
-        If there is no trainer, or the strategy continues trainings, as studies do.
+        If there is no trainer, or the strategy continues trainings, as studies do, or asks for what has no simulation:
+        `training`, `until_step`, an `ancestor` by name.
 
     Examples
     --------
@@ -234,7 +243,12 @@ class _SimulatedSearch:
                 f"strategy {self.strategy.name!r} continues trainings, or has hyper-parameters over time: simulate it "
                 "with daskevo.tuning.simulate"
             )
-        requests = [replace(request, transfer=request.transfer and self.transfer) for request in answer[:wanted]]
+        for request in answer[:wanted]:
+            refuse_fields(self.strategy, request, REFUSED)
+        requests = [
+            replace(request, transfer=request.transfer and self.transfer and request.ancestor == BEST_MATCH)
+            for request in answer[:wanted]
+        ]
         if requests:
             yield self._work(self.costs.strategy_s * len(requests) + self.costs.commit_s)
             run_state.ask(requests)

@@ -12,11 +12,13 @@ from typing import Any, Protocol
 
 from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Stop, Strategy, View
+from daskevo.search.repeat import repeating
 from daskevo.space import ModelSpace
 from daskevo.tuning import ConfigurationSpace
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.execution.deadline import WALLTIME, At, Deadline, moment_of
 from daskevo_workflows.execution.progress import say_failure
+from daskevo_workflows.execution.request_fields import refuse_fields
 from daskevo_workflows.execution.run_deadline import grace_s
 from daskevo_workflows.studies.accounts import Figures
 from daskevo_workflows.studies.closing_copies import copy_all, time_to_copy
@@ -27,6 +29,18 @@ AT_ONCE = 64
 """Requests of a strategy that are under way together, if nobody says otherwise."""
 
 TICK_S = 1.0
+
+REFUSED: Mapping[str, str] = {
+    "repeat": "a study trains everything with its one seed: daskevo_workflows.nas.search trains a candidate several "
+    "times, or open a study for each seed",
+    "training": "a study trains with what its space says: make it a constant of the space, such as "
+    "daskevo.tuning.grid(batch_size=[Constant(32)]), and give the length as until_step",
+    "sequence": "a study trains with the sequences of its space: let the candidate choose among them",
+    "ancestor": "a study's trials begin with fresh weights: leave it None, use `continues` to go on with an earlier "
+    "trial, or daskevo_workflows.nas.search to inherit",
+    "priority": "a study trains first what the longest path needs: leave it 0, or ask later for what can wait",
+}
+"""Fields of a request that a study can't honour, and what to do instead."""
 
 FAILURES = 20
 """So many failures, and no more than that finished: the problem is to blame, not the trials."""
@@ -142,6 +156,10 @@ class Leading:
                 raise InvalidInput(f"{name}={value!r:.40}: use a whole number from 1")
         if not isinstance(strategy, Strategy) or isinstance(strategy, type):
             raise InvalidInput(f"{strategy!r:.80} is no strategy: see daskevo.search.Strategy for its parts")
+        if (repeat := repeating(strategy)) is not None:
+            raise InvalidInput(
+                f"the strategy {strategy.name!r} evaluates each candidate {repeat.times} times, and {REFUSED['repeat']}"
+            )
         space = study.space
         assert isinstance(space, ModelSpace)
         self._study, self._ledger, self._strategy = study, ledger, strategy
@@ -162,6 +180,8 @@ class Leading:
             self._tell(by_number.pop(report.number), report)
         self._say_who_left()
         self._left = list(by_number.values())
+        for request in self._left:
+            refuse_fields(strategy, request, REFUSED)
 
     def go(
         self,
@@ -234,7 +254,14 @@ class Leading:
         return None
 
     def _until(self, request: Request) -> Request:
-        """Have a request say how far it trains, and inherit nothing: what it continues is on its trajectory."""
+        """Have a request say how far it trains, and inherit nothing: what it continues is on its trajectory.
+
+        Raises
+        ------
+        InvalidInput
+            If it asks for what a study can't do.
+        """
+        refuse_fields(self._strategy, request, REFUSED)
         until = request.until_step or self._study.steps(self._steps)
         return replace(request, until_step=until, ancestor=None)
 

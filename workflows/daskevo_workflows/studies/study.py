@@ -214,7 +214,9 @@ class Study:
         Raises
         ------
         InvalidInput
-            If the strategy can't explore the space, or nobody says how far trials are trained.
+            If the strategy can't explore the space, nobody says how far trials are trained, or it asks for what a
+            study can't do: another `repeat` (:class:`daskevo.search.Repeat`), `training`, `sequence`, `priority`, or an
+            `ancestor` by name. Then nothing of that answer is trained.
         """
         moment_of(deadline)  # refuses what is none before anything is trained
         leading = Leading(self, self._ledger, strategy, evaluations, steps or self._steps, at_once)

@@ -8,10 +8,15 @@ from functools import cached_property
 
 from daskevo.errors import InvalidInput
 from daskevo.search import Report, Request, Strategy
-from daskevo.space import Candidate
 from daskevo.types import Objective, VertexId
 from daskevo_workflows.execution.dry_run import run_dry
+from daskevo_workflows.execution.request_fields import refuse_fields
 from daskevo_workflows.tabular.table import Table
+
+REFUSED = {
+    "ancestor": "the table's trainings began with fresh weights: leave it out, or search with daskevo_workflows.nas"
+}
+"""Fields of a request that a table never has, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -99,29 +104,28 @@ def run_on_table(
     objectives:
         Such as ``["max val_accuracy", "min parameters"]``; None = the table's own.
     at_once:
-        Requests under way together, as with so many trainers; reports come in the order of requests.
+        Requests under way together, as with so many trainers; reports come in the order of requests, those of a
+        higher priority first.
 
     Raises
     ------
     InvalidInput
         If the numbers aren't from 1, there are no such objectives, or the strategy asks for what a table doesn't have:
-        training until a step within an epoch, hyper-parameters over time, other batches, more epochs, clones.
+        training until a step within an epoch, hyper-parameters over time, other batches, more epochs, clones, the
+        weights of an ancestor that it names.
     """
     goals = (table.objective,) if objectives is None else Objective.parse_all(objectives)
     known = {table.objective.metric, "parameters"}
     if unknown := [goal.metric for goal in goals if goal.metric not in known]:
         raise InvalidInput(f"the table has {' and '.join(sorted(known))}, not {', '.join(unknown)}")
 
-    candidates: dict[str, Candidate] = {}
+    asked: dict[str, Request] = {}
 
     def evaluate(request: Request) -> Report:
-        # The qualities of later epochs are those of the same training, continued.
-        candidates[request.model_id] = request.candidate
-        if request.continues is not None and candidates[request.continues] != request.candidate:
-            raise InvalidInput(
-                f"request {request.number} continues the model of another candidate: the table has none that was "
-                "trained as two"
-            )
+        refuse_fields(strategy, request, REFUSED)
+        if request.continues is not None:
+            _check_continued(request, asked.get(request.continues))
+        asked[request.model_id] = request
         return _report(table, goals[0], request, seed)
 
     def architecture(request: Request) -> list[VertexId]:
@@ -151,6 +155,20 @@ def _report(table: Table, goal: Objective, request: Request, seed: int) -> Repor
     )
 
 
+def _check_continued(request: Request, before: Request | None) -> None:
+    """Refuse to continue anything but the same training: its later epochs are what the table has."""
+    if before is None:
+        raise InvalidInput(
+            f"request {request.number} continues {request.continues!r}, which this run has not trained: continue a "
+            "model that it was told"
+        )
+    if before.candidate != request.candidate or before.repeat != request.repeat:
+        raise InvalidInput(
+            f"request {request.number} continues the model of another candidate or repeat: the table has none that was "
+            "trained as two"
+        )
+
+
 def _trained(table: Table, request: Request, seed: int) -> int:
     """Return which of the table's trainings a request sees."""
     # Repeats of a request see other trainings of the architecture, as with another seed.
@@ -162,7 +180,8 @@ def _epochs(table: Table, request: Request) -> int:
     epochs = request.training.get("epochs", table.epochs)
     steps = request.until_step or epochs * table.steps_per_epoch
     epochs, rest = divmod(steps, table.steps_per_epoch)
-    others = sorted(set(request.training) - {"epochs"})
+    # Where a training ends is said once.
+    others = sorted(set(request.training) - (set() if request.until_step else {"epochs"}))
     if others or request.sequence is not None or rest or not 1 <= epochs <= table.epochs:
         raise InvalidInput(
             f"request {request.number} asks for {steps} steps{f', {others}' if others else ''}: the table has 1 to "
