@@ -10,7 +10,7 @@ import pytest
 
 from daskevo.models import flatten
 from daskevo.search import Random, Request
-from daskevo_workflows.nas import STRATEGIES
+from daskevo_workflows.execution.strategy_names import IN_ONE_PIECE
 from daskevo_workflows.problems.attn import Attn
 from daskevo_workflows.problems.building import build_candidate, graph_of, space_of
 from daskevo_workflows.spaces.__main__ import made, main
@@ -21,7 +21,7 @@ from tests.cases import with_long
 
 EVALUATIONS = 8
 NEEDS = {"tpe": ["optuna"], "gp": ["optuna", "torch"]}
-WORDS = [word for word in STRATEGIES if all(find_spec(package) for package in NEEDS.get(word, []))]
+WORDS = [word for word in IN_ONE_PIECE if all(find_spec(package) for package in NEEDS.get(word, []))]
 
 
 @cache
@@ -91,6 +91,6 @@ def test_the_tables_are_printed(capsys: pytest.CaptureFixture[str], monkeypatch:
     main(["--evaluations", "2"])
     told = capsys.readouterr().out
     assert "| cells |      15284 |" in " ".join(told.split(" "))
-    for word in STRATEGIES:
+    for word in IN_ONE_PIECE:
         assert f"| {word} " in told
     assert "tpe: the strategy optuna(tpe) needs optuna, not installed here: pip install optuna" in told

@@ -23,7 +23,7 @@ from daskevo.search import (
     SuccessiveHalving,
     View,
 )
-from daskevo_workflows.nas import STRATEGIES
+from daskevo_workflows.execution.strategy_names import IN_ONE_PIECE
 from daskevo_workflows.problems.building import graph_of
 from daskevo_workflows.problems.digits import Digits
 from daskevo_workflows.tabular import Table, load_table, run_on_table
@@ -171,7 +171,7 @@ def test_later_and_missing_tables(tmp_path: Path) -> None:
         load_table(tmp_path / "later.json")
 
 
-@pytest.mark.parametrize("word", [word for word in STRATEGIES if word != "gp"])
+@pytest.mark.parametrize("word", [word for word in IN_ONE_PIECE if word != "gp"])
 def test_every_strategy_keeps_to_the_budget(word: str, table: Table) -> None:
     run = run_on_table(made(word), table, 20, seed=3)
     assert run.stop[0] == "finished"

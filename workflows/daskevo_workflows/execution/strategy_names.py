@@ -39,6 +39,10 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
 }
 """Strategies by their name on the command line; :func:`strategy_named` makes one."""
 
+IN_ONE_PIECE = tuple(word for word in STRATEGIES if word not in ("halving", "hyperband", "asha", "median"))
+"""Those that train each candidate in one piece: of the others each part counts as an evaluation, so results after as
+many evaluations don't compare."""
+
 ETA = 3
 """Default of `eta`, as in the papers."""
 

@@ -13,6 +13,7 @@ from daskevo.graph.depth import depth
 from daskevo.search import Random, Strategy
 from daskevo_plugins.formatting import say_count
 from daskevo_workflows.evaluation.quiet_import import import_keras
+from daskevo_workflows.execution.strategy_names import IN_ONE_PIECE
 from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.measurements.tables import ABSENT, FigureTable
 from daskevo_workflows.nas import STRATEGIES
@@ -68,7 +69,7 @@ def of_strategies(evaluations: int, seed: int) -> FigureTable:
     """Run every strategy on the three small spaces."""
     problems = {word: make() for word, make in SMALL.items()}
     rows, notes = [], []
-    for word in STRATEGIES:
+    for word in IN_ONE_PIECE:
         objectives = ["min parameters", *(["max depth"] if word == "multi-objective" else [])]
         try:
             cells = []

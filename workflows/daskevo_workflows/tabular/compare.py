@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from daskevo.errors import InvalidInput
 from daskevo.search import Strategy
+from daskevo_workflows.execution.strategy_names import IN_ONE_PIECE
 from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.measurements.plots import check_plot, save_plot
 from daskevo_workflows.measurements.tables import ABSENT, FigureTable
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m daskevo_workflows.tabular.compare", description=__doc__)
     parser.add_argument("--evaluations", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES), metavar="WORD")
+    parser.add_argument("--strategies", nargs="+", choices=IN_ONE_PIECE, default=list(IN_ONE_PIECE), metavar="WORD")
     parser.add_argument("--table", type=Path, help="another table than the one that comes with daskevo")
     parser.add_argument("--processes", type=int, default=1, help="runs at a time")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="where to draw it: .png or .svg")
@@ -91,7 +92,7 @@ def compare(
     Parameters
     ----------
     strategies:
-        Words of :data:`daskevo_workflows.nas.STRATEGIES`; random runs whether it is among them or not.
+        Words of `strategy_names.IN_ONE_PIECE`; random runs whether it is among them or not.
     processes:
         Runs at a time, each in a process of its own; 1 = in this one.
     say:
@@ -157,7 +158,7 @@ def draw(figure: Any, found: Mapping[str, Regrets]) -> None:
     from daskevo_workflows.reports.svg import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, logarithmic
 
     colours = cycle((INK, FAINT, BLUE, SKY, GREEN, PURPLE, VERMILION, ORANGE))
-    inks = dict(zip(STRATEGIES, colours, strict=False))
+    inks = dict(zip(IN_ONE_PIECE, colours, strict=False))
     left, right = figure.subplots(1, 2)
     for word in sorted(found, key=lambda word: float(found[word].last.mean())):
         seen = found[word].seen
