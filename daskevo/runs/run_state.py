@@ -201,9 +201,26 @@ class RunState:
         recent = [_seconds(report) for report in without_firsts(self._timed(20), self._firsts)]
         return sum(recent) / len(recent) if recent else None
 
-    def finished_seconds(self, count: int) -> list[float]:
-        """Return the seconds of the last `count` finished evaluations, looking at recent reports only."""
-        return [_seconds(report) for report in self._timed(count)]
+    def part_steps(self, number: int) -> int | None:
+        """Return the steps that a request trains; None where it doesn't say how far it trains."""
+        request = self.requests[number]
+        if request.until_step is None:
+            return None
+        before = None if request.continues is None else self.requests[self.numbers[request.continues]]
+        return request.until_step - ((before.until_step or 0) if before is not None else 0)
+
+    def finished_seconds(self, count: int, steps: int | None = None) -> list[float]:
+        """Return the seconds of the last `count` finished evaluations, looking at recent reports only.
+
+        Parameters
+        ----------
+        steps:
+            Seconds are those of so many steps, in proportion: the parts of a training may be of any length.
+        """
+        reports = self._timed(count)
+        if steps is None:
+            return [_seconds(report) for report in reports]
+        return [_seconds(report) * steps / (self.part_steps(report.number) or steps) for report in reports]
 
     def _timed(self, count: int) -> list[Report]:
         return [

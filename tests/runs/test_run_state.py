@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -190,6 +191,23 @@ def test_a_trainers_first_evaluation_says_nothing_of_others() -> None:
     accounts.report(Report(6, ModelId("m6"), "failed", failure=Failure("trainer lost", "died"), worker="a"))
     assert after(7, "a", 170.0, 30.0) == 4.0
     assert accounts.finished_seconds(20) == [20.0, 24.0, 2.0, 4.0, 40.0, 6.0, 30.0]
+
+
+def test_seconds_of_a_part_are_in_proportion_to_its_steps() -> None:
+    """The last part of a halving search is many times as long as most: their limit would end it."""
+    accounts = RunState(Objective.parse("max q"), 30, "run")
+    first = Request(0, ModelId("m0"), Candidate((0,)), until_step=3)
+    second = replace(first, number=1, model_id=ModelId("m1"), continues=first.model_id, until_step=9)
+    whole = Request(2, ModelId("m2"), Candidate((2,)))
+    accounts.ask([first, second, whole])
+    assert [accounts.part_steps(number) for number in (0, 1, 2)] == [3, 6, None]
+    accounts.report(finished(0, 0.5, started=1.0, ended=7.0))
+    assert accounts.finished_seconds(20) == [6.0]
+    assert accounts.finished_seconds(20, 6) == [12.0]
+    accounts.report(finished(1, 0.5, started=10.0, ended=28.0))
+    assert accounts.finished_seconds(20, 6) == [12.0, 18.0]
+    accounts.report(finished(2, 0.5, started=30.0, ended=35.0))
+    assert accounts.finished_seconds(20, 6) == [12.0, 18.0, 5.0]
 
 
 def test_what_is_rejected_is_no_failure_and_ends_a_run_only_in_a_row() -> None:

@@ -11,7 +11,7 @@ from daskevo_workflows.execution.time_limits import FIRST_S, LEAST_S, Evaluation
 
 
 def limit(asked: Any, *seconds: float) -> float | None:
-    found = EvaluationLimit(asked, lambda count: list(seconds)[-count:]).now()
+    found = EvaluationLimit(asked, lambda count, steps: list(seconds)[-count:]).now()
     return None if found is None else found[0]
 
 

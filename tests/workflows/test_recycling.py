@@ -68,7 +68,7 @@ class Events:
 @pytest.mark.parametrize("provider", [False, True])
 def test_a_trainer_that_is_a_provider_is_kept_and_that_is_said_once(provider: bool, paused: bool) -> None:
     events, restarted = Events(), []
-    flights = RunningTasks(Topics(), None, events, EvaluationLimit(None, lambda count: []), None, 3)  # type: ignore[arg-type]
+    flights = RunningTasks(Topics(), None, events, EvaluationLimit(None, lambda count, steps: []), None, 3)  # type: ignore[arg-type]
     flights.trainers.restart = lambda name: bool(restarted.append(name)) or True  # type: ignore[method-assign,func-returns-value]
     flights.trainers.present["t"] = Trainer("t", "tcp://t", 1, True, paused=paused, provider=provider)
     flights.tasks.upkeep.recycle("t")
@@ -89,7 +89,7 @@ def due(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[Topics, Running
     """A trainer that is due for its restart, and what is done about it."""
     monkeypatch.setattr(trainer_upkeep, "ASKED_EVERY_S", 0.0)
     client, events, restarted = Topics(), Events(), list[str]()
-    flights = RunningTasks(client, None, events, EvaluationLimit(None, lambda count: []), None, 3)  # type: ignore[arg-type]
+    flights = RunningTasks(client, None, events, EvaluationLimit(None, lambda count, steps: []), None, 3)  # type: ignore[arg-type]
     flights.trainers.restart = lambda name: bool(restarted.append(name)) or True  # type: ignore[method-assign,func-returns-value]
     flights.trainers.present["t"] = Trainer("t", "tcp://t", 1, **{"nanny": True, **fields})
     flights.trainers.evaluations["t"] = 3

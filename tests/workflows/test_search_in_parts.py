@@ -121,6 +121,7 @@ def test_each_part_stores_what_it_changed_and_only_states_that_go_on_stay(
     assert {snapshot.name for snapshot in repository.snapshots()} == {state_name(first.model_id)}
     kept = {model.model_id for model in repository.models()}
     assert kept == {report.model_id for report in result.reports}  # as the best
+    assert result.summary()["live_models"] == len(kept)
     assert repository.verify().clean
 
 

@@ -87,7 +87,7 @@ class Executor:
         self.run_state = run_state
         self.settings = settings
         self.on_progress = on_progress
-        self.closing = Closing(settings.deadline, run_state.finished_seconds)
+        self.closing = Closing(settings.deadline, self._seconds_of_next)
         self.demand = Demand(client, record.info.label)
         self.delivery = Delivery(client, reference)
         self.data = RunData(
@@ -218,6 +218,11 @@ class Executor:
     def _release_strays(self) -> None:
         pending = [request.model_id for request in self.run_state.pending]
         self.holdings.release_strays([*self.strategy.population(), *pending])
+
+    def _seconds_of_next(self, count: int) -> list[float]:
+        """Return the seconds of recent evaluations, in proportion to the longest one that is ready."""
+        steps = [self.run_state.part_steps(request.number) for request in self.candidates.ready]
+        return self.run_state.finished_seconds(count, max(filter(None, steps), default=None))
 
     # Resuming
 

@@ -141,6 +141,6 @@ class Holdings:
         self.storage = {
             "stored_bytes": int(stats["payload_bytes"]),
             "full_copy_bytes": int(stats["full_copy_bytes"]),
-            "live_models": int(stats["models"]),
+            "live_models": int(stats["models"]) - int(stats["snapshots"]),
         }
         self._record.event(STORAGE, "", **self.storage)

@@ -20,9 +20,18 @@ class EndedTask(NamedTuple):
 
 @dataclass(kw_only=True)
 class RunningTask(TrainerTask):
-    """One running evaluation; `chosen`: when its trainer said that it has chosen an ancestor."""
+    """One running evaluation.
+
+    Parameters
+    ----------
+    steps:
+        That it trains; None: as many as others.
+    chosen:
+        When its trainer said that it has chosen an ancestor.
+    """
 
     request: Request
+    steps: int | None = None
     unit: Unit
     matches: Any = None
     chosen: float | None = None

@@ -77,7 +77,8 @@ class RunningTasks:
         self.repository = repository
         self.record = record
         self._evaluation_limit = limit
-        self._limit: tuple[float, str] | None = None
+        self._limits: dict[int | None, tuple[float, str] | None] = {}
+        """Limits of evaluations at this tick, by the steps that they train."""
         self._free_for_next = free_for_next
         self._parcel = parcel
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -162,8 +163,14 @@ class RunningTasks:
     def _matched(self, unit: Unit, matches: Any) -> None:
         self.record.unit_ended(unit.key, "lost" if _is_lost(matches) else "done")
 
-    def submit(self, planned: PlannedEvaluation, assignment: EvaluationAssignment, trainer: Trainer) -> None:
-        """Submit an evaluation to a trainer; it begins once its batch's query is answered."""
+    def submit(
+        self,
+        planned: PlannedEvaluation,
+        assignment: EvaluationAssignment,
+        trainer: Trainer,
+        steps: int | None = None,
+    ) -> None:
+        """Submit an evaluation to a trainer; it begins once its batch's query is answered (`steps`: that it trains)."""
         if _is_lost(planned.matches):
             # Lost since, with the cluster's restart for one: Dask would cancel whatever depends on it.
             planned = PlannedEvaluation(planned.unit)
@@ -173,6 +180,7 @@ class RunningTasks:
             request=assignment.request,
             unit=planned.unit,
             matches=planned.matches,
+            steps=steps,
         )
         assignment = replace(assignment, topic=self.tasks.topic)
         self.tasks.submit(task, evaluate, assignment, planned.matches, planned.position, self._parcel())
@@ -193,7 +201,7 @@ class RunningTasks:
 
     def watch(self) -> Iterator[EndedTask]:
         """Check limits and trainers, once per tick; yield each evaluation that is over."""
-        self._limit = self._evaluation_limit.now()
+        self._limits.clear()
         self.tasks.watch()
         yield from self._all_ended()
 
@@ -256,10 +264,17 @@ class RunningTasks:
         if self._unanswered(task, now):
             self.tasks.give_up(task)
             self._without_match(task, "the query of its batch was not answered")
-        elif self._limit is not None and task.ready_since is not None and now - task.ready_since > self._limit[0]:
-            message = f"past {self._limit[1]}; {self.tasks.end(task)}"
+            return
+        limit = self._limit(task.steps)
+        if limit is not None and task.ready_since is not None and now - task.ready_since > limit[0]:
+            message = f"past {limit[1]}; {self.tasks.end(task)}"
             note(self.record, "time limit", message, task.number, worker=task.place)
             self._fail(task, "cancelled", "time limit", f"the evaluation was {message}")
+
+    def _limit(self, steps: int | None) -> tuple[float, str] | None:
+        if steps not in self._limits:
+            self._limits[steps] = self._evaluation_limit.now(steps)
+        return self._limits[steps]
 
     def _unanswered(self, task: RunningTask, now: float) -> bool:
         """Tell whether an evaluation waits in vain for its batch's query.

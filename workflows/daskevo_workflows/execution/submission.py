@@ -135,7 +135,8 @@ class Submission:
             planned = self._planned.pop(request.number)
             self._record.unit_placed(planned.unit.key, str(place.name))
             self.attempts[request.number] = self.attempts.get(request.number, 0) + 1
-            self._tasks.submit(planned, self._assignment(planned.unit.key, request), place)
+            steps = self._run_state.part_steps(request.number)
+            self._tasks.submit(planned, self._assignment(planned.unit.key, request), place, steps)
 
     def _assignment(self, key: str, request: Request) -> EvaluationAssignment:
         return EvaluationAssignment(

@@ -46,20 +46,27 @@ class EvaluationLimit:
     asked:
         Seconds, ``auto`` or None.
     finished:
-        Returns the durations, in seconds, of the given number of latest finished evaluations.
+        Returns the durations, in seconds, of the given number of latest finished evaluations, in proportion to the
+        given number of steps (None: as they were).
     """
 
-    def __init__(self, asked: Limit, finished: Callable[[int], Sequence[float]]) -> None:
+    def __init__(self, asked: Limit, finished: Callable[[int, int | None], Sequence[float]]) -> None:
         self._asked: Limit = asked
         self._finished = finished
 
-    def now(self) -> tuple[float, str] | None:
-        """Return the current limit in seconds and a phrase about its origin; None = no limit."""
+    def now(self, steps: int | None = None) -> tuple[float, str] | None:
+        """Return the current limit in seconds and a phrase about its origin; None = no limit.
+
+        Parameters
+        ----------
+        steps:
+            Steps that the evaluation trains; None: as many as others.
+        """
         if self._asked is None:
             return None
         if self._asked != "auto":
             return self._asked, f"its limit of {self._asked:g} s"
-        seconds = self._finished(RECENT)
+        seconds = self._finished(RECENT, steps)
         if len(seconds) < ENOUGH:
             return FIRST_S, f"the {FIRST_S / 3600:g} hours that hold before {ENOUGH} evaluations have finished"
         median = statistics.median(seconds)
