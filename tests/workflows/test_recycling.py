@@ -168,7 +168,8 @@ def test_what_goes_on_when_a_run_ends_is_ended_with_its_process(
     """The query of its batch is the run's own, and may have been left on this trainer alone."""
     client, flights, events, restarted = due(monkeypatch)
     client.holders = {f"{TASK_PREFIX}best-1": ["tcp://t"]}
-    future = type("Future", (), {"cancel": lambda self, force: None})()
+    released: list[Any] = []
+    future = type("Future", (), {"cancel": lambda self, force: None, "release": released.append})()
     unit, request = SimpleNamespace(key="ours"), SimpleNamespace(number=7)
     trainer = flights.trainers.present["t"]
     task = RunningTask(key="ours", trainer=trainer, future=future, request=request, unit=unit)  # type: ignore[arg-type]
@@ -180,6 +181,8 @@ def test_what_goes_on_when_a_run_ends_is_ended_with_its_process(
     assert restarted == ["t"] * ends
     given_up = [("given up", "its trainer t was restarted")] * ends
     assert events.seen == [*given_up, ("ours", "cancelled")]
+    # Otherwise its result would stay on the trainer as long as the client is there.
+    assert released
 
 
 class Known:
