@@ -169,7 +169,7 @@ def test_what_goes_on_when_a_run_ends_is_ended_with_its_process(
     client, flights, events, restarted = due(monkeypatch)
     client.holders = {f"{TASK_PREFIX}best-1": ["tcp://t"]}
     released: list[Any] = []
-    future = type("Future", (), {"cancel": lambda self, force: None, "release": released.append})()
+    future = type("Future", (), {"cancel": lambda self, force: None, "release": lambda self: released.append(self)})()
     unit, request = SimpleNamespace(key="ours"), SimpleNamespace(number=7)
     trainer = flights.trainers.present["t"]
     task = RunningTask(key="ours", trainer=trainer, future=future, request=request, unit=unit)  # type: ignore[arg-type]

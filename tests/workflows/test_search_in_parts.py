@@ -16,7 +16,16 @@ import pytest
 
 from daskevo.errors import InvalidInput
 from daskevo.runs import RunView
-from daskevo.search import AsynchronousHalving, Hyperband, MedianStopping, PopulationBasedTraining, Request, Stop, View
+from daskevo.search import (
+    AsynchronousHalving,
+    Hyperband,
+    MedianStopping,
+    PopulationBasedTraining,
+    Request,
+    Retry,
+    Stop,
+    View,
+)
 from daskevo.search.continuation import Continuing
 from daskevo.space import Candidate
 from daskevo.types import JSON, ModelId
@@ -147,7 +156,9 @@ def test_a_training_whose_state_is_gone_begins_again(
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "strategy", [AsynchronousHalving(1, 4, 2), Hyperband(1, 4, 2), MedianStopping(1, 3, least=2)], ids=lambda s: s.name
+    "strategy",
+    [AsynchronousHalving(1, 4, 2), Retry(Hyperband(1, 4, 2)), MedianStopping(1, 3, least=2)],
+    ids=lambda strategy: strategy.name,
 )
 def test_strategies_stop_bad_candidates_early_and_inherit(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path, strategy: Any
