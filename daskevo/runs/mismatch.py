@@ -36,6 +36,9 @@ CALLBACKS = "policy.passed.callbacks"
 PASSED, PASSED_UNKNOWN = "policy.passed.digest", "policy.passed.unknown"
 """Digest of the callbacks and functions passed to a search, if any, and what of them can't be inspected."""
 
+MUTATION = ".mutation"
+"""End of the part of a space that says how it mutates candidates; older runs lack it."""
+
 _NOT_KNOWN = frozenset({UNKNOWN, PASSED_UNKNOWN})
 
 COMPILED = "policy.passed.compiled"
@@ -199,6 +202,9 @@ def _say(part: str, there: JSON, here: JSON, changed: str) -> str:
         words = ", ".join(map(str, parts[:SHOWN]))
         return f"{kind}: nobody can tell whether it is the same, since this can't be looked into: {words}"
     kind, _, name = part.partition(".")
+    # A choice that is called so has a list of options.
+    if kind == "space" and part.endswith(MUTATION) and there is None and isinstance(here, str):
+        return f"space: this version of daskevo mutates its candidates in another way, by {here}"
     words = part.rpartition(".")[2].replace("_", " ")
     if name == "name" and kind in ("problem", "strategy"):
         words = kind

@@ -240,7 +240,8 @@ class ModelSpace(ABC):
         choices = self.choices_of(candidate)
         if not (isinstance(beta, (int, float)) and math.isfinite(beta) and beta > 0):
             raise InvalidInput(f"beta is {beta!r:.40}, expected a positive number")
-        places = [place for place, choice in enumerate(choices) if len(choice.options) > 1]
+        values = candidate.values
+        places = [place for place, choice in enumerate(choices) if self._others(choice, values[place])]
         if not places:
             raise InvalidInput(f"space {self.name!r} holds a single candidate, so none can be mutated into another")
         odds = np.linspace(1.0, beta, len(choices)).tolist()
@@ -249,11 +250,14 @@ class ModelSpace(ABC):
         def mutation() -> Candidate:
             # The product may round up to the last end.
             place = places[min(bisect_right(ends, rng.random() * ends[-1]), len(places) - 1)]
-            # Draw among the other options: skip the present one.
-            option = int(rng.integers(len(choices[place].options) - 1))
-            return self.change(candidate, place, option + (option >= candidate.values[place]), rng)
+            options = self._others(choices[place], values[place])
+            return self.change(candidate, place, options[int(rng.integers(len(options)))], rng)
 
         return self._tried(mutation)
+
+    def _others(self, choice: Choice, index: int) -> Sequence[int]:
+        """Return the options that a mutation may change an option to."""
+        return [option for option in range(len(choice.options)) if option != index]
 
     def change(self, candidate: Candidate, place: int, option: int, rng: np.random.Generator) -> Candidate:
         """Return a candidate with another option at one place, otherwise as similar as possible.

@@ -6,6 +6,7 @@ mutator and, if the space evolves, the mutator and its place at each step. So ev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -28,6 +29,8 @@ ENOUGH = 5
 """Candidates after which the check ends, if each mutator has applied by then."""
 STOP = "stop"
 GROW, SHRINK = 0.5, 0.2
+MUTATION = "one step at most"
+"""How candidates of evolving spaces are mutated. A run from before this was said asks for others after a restart."""
 
 
 class MutatedGraphs(Builder):
@@ -47,7 +50,7 @@ class MutatedGraphs(Builder):
         Maximum number of steps; None: no limit.
     grow, shrink:
         Probabilities with which `mutate` adds a step, or removes the last one, in a space that evolves; otherwise it
-        changes an option, as in any space.
+        changes an option and keeps the number of steps. Where one of the three is impossible, it is another.
     size:
         The size, if known. None: unbounded if the steps are; otherwise counted, as for any builder.
 
@@ -185,10 +188,11 @@ class MutatedGraphs(Builder):
         return super().enumerate(most)
 
     def mutate(self, candidate: Candidate, rng: np.random.Generator, beta: float = 1.0) -> Candidate:
-        """Return a candidate one step longer, one step shorter, or with another option somewhere.
+        """Return a candidate one step longer, one step shorter, or with another option and as many steps.
 
         Like :meth:`ModelSpace.mutate` if the space doesn't evolve; otherwise `grow` and `shrink` are the probabilities.
-        A candidate without steps isn't shortened, and one with the maximum isn't lengthened.
+        A candidate without steps isn't shortened, and one with the maximum isn't lengthened; where nothing but the
+        number of steps can change, that changes.
 
         Raises
         ------
@@ -197,29 +201,86 @@ class MutatedGraphs(Builder):
         """
         if not self.evolve:
             return super().mutate(candidate, rng, beta)
-        choices = self.choices_of(candidate)
-        steps = sum(name.startswith("step ") and name.endswith(" at") for name in candidate.names)
-        drawn_odds = rng.random()
-        if drawn_odds < self.grow and (self.steps is None or steps < self.steps):
+        choices, steps = self.choices_of(candidate), _steps(candidate)
+
+        def longer() -> Candidate:
             return self._tried(lambda: self._with_steps(candidate, choices, steps + 1, rng))
-        if self.grow <= drawn_odds < self.grow + self.shrink and steps:
+
+        def shorter() -> Candidate:
             return self._with_steps(candidate, choices, steps - 1, rng)
-        return super().mutate(candidate, rng, beta)
+
+        def varied() -> Candidate:
+            return super(MutatedGraphs, self).mutate(candidate, rng, beta)
+
+        possible = {
+            longer: self.steps is None or steps < self.steps,
+            varied: any(map(self._others, choices, candidate.values)),
+            shorter: steps > 0,
+        }
+        odds = rng.random()
+        chosen = longer if odds < self.grow else shorter if odds < self.grow + self.shrink else varied
+        if not possible[chosen]:
+            chosen = varied
+        ways = [way for way in sorted(possible, key=lambda way: way is not chosen) if possible[way]]
+        for way in ways[:-1]:
+            try:
+                return way()
+            except CandidateRejected:
+                continue
+        return ways[-1]()
+
+    def _others(self, choice: Choice, index: int) -> Sequence[int]:
+        others = super()._others(choice, index)
+        if _step(choice) is None:
+            return others
+        # To begin or to end a step here would be a mutation by several steps, or by one, which has odds of its own.
+        return [option for option in others if option and index]
+
+    def change(self, candidate: Candidate, place: int, option: int, rng: np.random.Generator) -> Candidate:
+        """Return a candidate with another option at one place, otherwise as similar as possible: with as many steps.
+
+        Only where the option itself begins a step is there one more, and none from there on where it is to stop.
+
+        Raises
+        ------
+        CandidateRejected
+        """
+        choices, steps = self.choices_of(candidate), _steps(candidate)
+        if (number := _step(choices[place])) is not None:
+            steps = max(steps, number) if option else number - 1
+        return self._with_steps(candidate, choices, steps, rng, (place, option))
 
     def _with_steps(
-        self, candidate: Candidate, choices: Sequence[Choice], steps: int, rng: np.random.Generator
+        self,
+        candidate: Candidate,
+        choices: Sequence[Choice],
+        steps: int,
+        rng: np.random.Generator,
+        changed: tuple[int, int] | None = None,
     ) -> Candidate:
+        """Return a candidate with so many steps, and the option at a place that is `changed`; the rest is kept.
+
+        Raises
+        ------
+        CandidateRejected
+        """
         kept = KeptAnswers(choices, candidate.values, rng)
-        known = set(candidate.names)
+        asked = 0
 
         def pick(choice: Choice) -> int:
-            if choice.name == f"step {steps + 1}":
+            nonlocal asked
+            asked += 1
+            if changed is not None and asked == changed[0] + 1:
+                return changed[1]
+            if (number := _step(choice)) is None:
+                return kept(choice)
+            if number > steps:
                 return 0  # stop
-            if choice.name == f"step {steps}" and f"{choice.name} at" not in known:
-                if len(choice.options) == 1:
-                    raise CandidateRejected("no mutator of the space matches any more")
-                return 1 + int(rng.integers(len(choice.options) - 1))
-            return kept(choice)
+            if index := kept.find(choice):
+                return index
+            if len(choice.options) == 1:
+                raise CandidateRejected("no mutator of the space matches any more")
+            return 1 + int(rng.integers(len(choice.options) - 1))
 
         return self.draw(pick)
 
@@ -234,4 +295,17 @@ class MutatedGraphs(Builder):
             "evolve": [mutator.to_json() for mutator in self.evolve],
             "steps": self.steps,
             **odds,
+            **({"mutation": MUTATION} if self.evolve else {}),
         }
+
+
+def _step(choice: Choice) -> int | None:
+    """Return the number of the step that a choice begins, or stops before; None for any other choice."""
+    found = re.fullmatch(r"step (\d+)", choice.name)
+    return None if found is None else int(found[1])
+
+
+def _steps(candidate: Candidate) -> int:
+    """Return the number of steps of a candidate."""
+    # Not by the end of a name alone: mutators' own choices are called "step 1: ...", and may end in anything.
+    return sum(re.fullmatch(r"step \d+ at", name) is not None for name in candidate.names)

@@ -122,3 +122,11 @@ def test_callbacks_that_were_passed_count_where_both_have_looked() -> None:
         check_identity(Path("x"), THERE | one, THERE | other)
     with pytest.raises(RunMismatch, match=r'callbacks: nobody can tell .*: a file\n.*problem_version = "1"'):
         check_identity(Path("x"), THERE | passed(unknown=["a file"]), THERE | passed(unknown=["a file"]))
+
+
+def test_a_space_that_was_mutated_in_another_way_is_said_so() -> None:
+    grown = {"name": "s", "bases": [], "steps": 3}
+    with pytest.raises(RunMismatch, match="this version of daskevo mutates its candidates in another way, by one step"):
+        check_identity(
+            Path("x"), THERE | {"space": grown}, THERE | {"space": {**grown, "mutation": "one step at most"}}
+        )

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from daskevo.errors import CandidateRejected, InvalidInput, InvalidMutation
+from daskevo.runs.mismatch import differences
 from daskevo.space import (
     UNBOUNDED,
     Candidate,
@@ -232,6 +235,84 @@ def test_an_evolving_space_grows_and_shrinks_by_steps() -> None:
     assert 100 < lengths[1] < 220
     assert 30 < lengths[-1] < 110
     assert longest > 5
+
+
+class NamedAtTheEnd(Mutator):
+    """Has a choice whose name ends as the names of places do."""
+
+    targets = of_kind("Dense") & ~named("out")
+
+    def mutate(self, graph: Any, match: Any, choose: Any) -> None:
+        graph.replace(match.node, graph[match.node].layer.changed(units=choose("look at", (4, 8, 16))))
+
+
+WIDEN = OperatorMutator(HIDDEN, {"8": layer("Dense", units=8), "16": layer("Dense", units=16)}, name="widen")
+EVOLVING = {
+    "unbounded": growing(),
+    "bounded": growing(steps=3),
+    "never by odds": growing(grow=0.0, shrink=0.0),
+    "bases and mutators": MutatedGraphs(
+        "several",
+        {"one": base(1), "two": base(2)},
+        [WIDEN],
+        evolve=[InsertingMutator(HIDDEN, [layer("ReLU"), layer("ELU")], name="insert"), NamedAtTheEnd("named")],
+        steps=5,
+    ),
+}
+
+
+def real_steps(candidate: Candidate) -> int:
+    return sum(name.startswith("step ") and name.endswith(" at") and ":" not in name for name in candidate.names)
+
+
+@settings(max_examples=150, deadline=None)
+@given(name=st.sampled_from(sorted(EVOLVING)), seed=st.integers(0, 2**32 - 1), base_only=st.booleans())
+def test_a_mutation_is_one_step_more_or_less_or_another_option(name: str, seed: int, base_only: bool) -> None:
+    space, rng = EVOLVING[name], np.random.default_rng(seed)
+    parent = space.draw(lambda choice: 0) if base_only else space.sample(rng)
+    child = space.mutate(parent, rng)
+    before, after = space.values(parent), space.values(child)
+    change = real_steps(child) - real_steps(parent)
+    assert change in (-1, 0, 1)
+    if change:
+        # One is the other without its last step.
+        shorter, longer = (before, after) if change > 0 else (after, before)
+        last = real_steps(child if change > 0 else parent)
+        kept = {each: value for each, value in shorter.items() if each != f"step {last}"}
+        assert kept.items() <= longer.items()
+        return
+    # The first difference is an option of a choice that both have; later ones stay where they exist.
+    pairs = zip(before.items(), after.items(), strict=False)
+    place = next(place for place, (one, other) in enumerate(pairs) if one != other)
+    assert child.names[place] == parent.names[place]
+    options = dict(zip(child.names, space.choices_of(child), strict=True))
+    for each in child.names[place + 1 :]:
+        if each in before and before[each] != "stop" and options[each].find(before[each]) is not None:
+            assert after[each] == before[each]
+
+
+def test_from_a_base_that_only_steps_can_change_a_mutation_is_a_step() -> None:
+    space, rng = growing(), np.random.default_rng(3)
+    first = space.candidate({"step 1": "stop"})
+    assert {steps_of(space.mutate(first, rng)) for _ in range(200)} == {1}
+
+
+def test_where_the_last_step_is_taken_a_mutation_goes_elsewhere() -> None:
+    only = InsertingMutator(named("hidden0"), [layer("ReLU")], name="insert")
+    space, rng = MutatedGraphs("one way", base(1), evolve=[only], steps=1), np.random.default_rng(4)
+    longest = space.sample(np.random.default_rng(0))
+    while not steps_of(longest):
+        longest = space.sample(rng)
+    assert {steps_of(space.mutate(longest, rng)) for _ in range(20)} == {0}
+
+
+def test_runs_of_an_evolving_space_that_was_mutated_otherwise_are_others() -> None:
+    now = growing().to_json()
+    assert isinstance(now, dict)
+    before = {name: value for name, value in now.items() if name != "mutation"}
+    assert list(differences({"space": before}, {"space": now})) == ["space.mutation"]
+    # The others never asked for other candidates.
+    assert "mutation" not in MutatedGraphs("widened", base(1), [WIDEN]).to_json()  # type: ignore[operator]
 
 
 def test_one_more_step_keeps_all_that_was() -> None:
