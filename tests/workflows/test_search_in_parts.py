@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.errors import InvalidInput
+from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo.runs import RunView
 from daskevo.search import (
     AsynchronousHalving,
@@ -236,6 +236,19 @@ def test_what_does_not_go_with_parts_is_refused_before_there_is_a_run(
 def test_a_clone_with_another_model_is_refused(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="with another candidate, whose model is another"):
         search(tiny(), PopulationBasedTraining(1, 4, population=4, share=0.5), repository, tmp_path, 30)
+
+
+def test_data_whose_order_is_lost_end_the_run_at_once(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    problem = tiny()
+    piped = (
+        "\n\nwhole = data\n\ndef data():\n    import tensorflow as tf\n\n    found = whole()\n"
+        "    return Data((tf.data.Dataset.from_tensor_slices(found.train).batch(16), None), found.validation)\n"
+    )
+    problem.write_text(problem.read_text() + piped)
+    with pytest.raises(InvalidProblem, match=r"can't be trained in parts: the data are a .*whose order can't be found"):
+        search(problem, AsynchronousHalving(1, 4, 2), repository, tmp_path)
 
 
 def test_the_control_arm_is_drawn_for_whole_trainings(

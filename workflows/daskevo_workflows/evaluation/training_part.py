@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from daskevo.errors import ClusterError, RepositoryError, SnapshotGone
+from daskevo.errors import ClusterError, InvalidInput, InvalidProblem, RepositoryError, SnapshotGone
 from daskevo.search import Request, TransferReport
 from daskevo.tuning import Configuration, Trajectory
 from daskevo.tuning.architectures import ARCHITECTURE
@@ -140,6 +140,13 @@ class TrainingPart:
     name:
         Name of the training until this part's end: models that inherit from here are trained with other seeds than
         those that inherit from an earlier part.
+
+    Raises
+    ------
+    InvalidProblem
+        If the order of the data can't be found again.
+    InvalidInput
+        If the candidate can't be trained in parts.
     """
 
     def __init__(
@@ -151,8 +158,14 @@ class TrainingPart:
         training: str,
         before: PartBefore | None,
     ) -> None:
+        from daskevo_workflows.stage_training.data import feed_of
         from daskevo_workflows.stage_training.training import KerasTraining
 
+        try:
+            feed_of(data)
+        except InvalidInput as error:
+            # No candidate would fare better.
+            raise InvalidProblem(f"problem {problem.name!r} can't be trained in parts: {error.message}") from error
         request = assignment.request
         assert assignment.unit is not None
         assert request.until_step is not None
