@@ -172,22 +172,54 @@ def policies(rows: Sequence[Row]) -> list[FigureTable]:
                 _s(best),
                 *(f"{ends[policy] / best:.2f}" for policy in ends if policy != "critical path"),
                 f"{best / by_path['critical path']:.2f}",
-                *(f"{by_path[policy] / by_path['critical path']:.2f}" for policy in ends if policy != "critical path"),
+                *(
+                    f"{by_path[policy] / by_path['critical path']:.2f}"
+                    for policy in by_path
+                    if policy != "critical path"
+                ),
             ]
         )
     head = [
         *("space (merge rate), strategy", "trainers", "critical path, s", "breadth first", "most children"),
+        *("critical path, queued", "breadth first, queued"),
         *("critical path by paths is sooner", "breadth first by paths", "most children by paths"),
     ]
     notes = [
         "Simulated seconds until the last answer, stage by stage; other policies as multiples of the critical path, "
-        "stage by stage and by paths."
+        "stage by stage and by paths. *Queued*: a stage keeps the place in the queue that it got when first seen."
     ]
     return [FigureTable("Policies", head, lines, notes)] if own else []
+
+
+def promotions(rows: Sequence[Row]) -> list[FigureTable]:
+    """Return how long asynchronous halving took with each policy, over seeds."""
+    own = _of(rows, "promotions")
+    if not own:
+        return []
+    arms = [arm for arm in own[0]["ratios"] if arm != "critical path"]
+    lines = [
+        [
+            row["space"],
+            str(row["trainers"]),
+            str(row["at_once"] or "all"),
+            *("{1:.2f} ({0:.2f} to {2:.2f})".format(*row["ratios"][arm]) for arm in arms),
+        ]
+        for row in own
+    ]
+    title = f"Asynchronous halving, {own[0]['seeds']} seeds"
+    notes = ["Median (least to most) of the simulated seconds, of critical path's with the same seed; stage by stage."]
+    return [FigureTable(title, ["space", "trainers", "trials at once", *arms], lines, notes)]
 
 
 def _which(row: Row) -> tuple[object, ...]:
     return row["space"], row["strategy"], row["trainers"]
 
 
-TABLES: tuple[Callable[[Sequence[Row]], list[FigureTable]], ...] = (aims, grids, rungs, studies, policies)
+TABLES: tuple[Callable[[Sequence[Row]], list[FigureTable]], ...] = (
+    aims,
+    grids,
+    rungs,
+    studies,
+    policies,
+    promotions,
+)

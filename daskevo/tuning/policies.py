@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from daskevo.tuning.plan import SearchPlan
+from daskevo.tuning.plan import SearchPlan, State
 from daskevo.tuning.stages import StageTree
 
 Policy = Literal["critical path", "breadth first", "most children"]
@@ -24,8 +24,20 @@ def critical_path(plan: SearchPlan, tree: StageTree, seconds: Sequence[float]) -
 
 
 def breadth_first(plan: SearchPlan, tree: StageTree, seconds: Sequence[float]) -> Ranks:
-    """Rank stages by the depth of their node, smaller first; at equal depth, those that begin earlier first."""
-    return [(-plan.nodes[stage.node].depth, -stage.start) for stage in tree.stages]
+    """Rank stages in breadth-first order: by the number of stages above them in the stage tree, fewer first.
+
+    Of as many, those go first that serve the request that was asked first: the stage tree holds only what is still to
+    be trained, so all stages that can begin are its roots.
+    """
+    asked = {state: number for number, state in enumerate(plan.wanted)}
+    first = [asked.get(stage.end, len(asked)) for stage in tree.stages]
+    for stage in reversed(tree.stages):
+        if stage.parent is not None:
+            first[stage.parent] = min(first[stage.parent], first[stage.number])
+    levels: list[int] = []
+    for stage in tree.stages:
+        levels.append(0 if stage.parent is None else levels[stage.parent] + 1)
+    return [(-level, -number) for level, number in zip(levels, first, strict=True)]
 
 
 def most_children(plan: SearchPlan, tree: StageTree, seconds: Sequence[float]) -> Ranks:
@@ -38,6 +50,32 @@ POLICIES: dict[Policy, Callable[[SearchPlan, StageTree, Sequence[float]], Ranks]
     "breadth first": breadth_first,
     "most children": most_children,
 }
+
+
+class Queued:
+    """A policy by which what has a place in the queue keeps it, as in the paper's scheduler (section 4.3).
+
+    There the stages of a tree that find no free worker are queued, and those of later trees are queued behind them.
+
+    Parameters
+    ----------
+    policy:
+        Orders the stages that come into the queue together.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._order = POLICIES[policy]
+        self._places: dict[State, tuple[float, ...]] = {}
+        self._times = 0
+
+    def __call__(self, plan: SearchPlan, tree: StageTree, seconds: Sequence[float]) -> Ranks:
+        """Rank stages by when they were first seen, earlier first, then by their ranks at that time."""
+        new = [stage for stage in tree.stages if stage.end not in self._places]
+        if new:
+            self._times += 1
+            ranks = self._order(plan, tree, seconds)
+            self._places.update({stage.end: (-self._times, *ranks[stage.number]) for stage in new})
+        return [self._places[stage.end] for stage in tree.stages]
 
 
 def best_path(tree: StageTree, ranks: Ranks, ready: Sequence[int], *, batched: bool) -> list[int]:

@@ -148,6 +148,7 @@ def simulate(
     shared: bool = True,
     policy: Policy = "critical path",
     batched: bool = True,
+    queued: bool = False,
     origin: str = "simulated",
 ) -> Outcome:
     """Simulate one study, or several by name at the same time, to their ends.
@@ -158,7 +159,7 @@ def simulate(
         Number of equal trainers.
     shared:
         False: train every trial by itself; a continued one continues from its own snapshot.
-    policy, batched:
+    policy, batched, queued:
         See :class:`daskevo.tuning.Scheduler`.
     origin:
         Name of the origin of all trainings.
@@ -185,7 +186,7 @@ def simulate(
     def begins_with(study: str, trial: str) -> str:
         return origin if shared else f"{origin}-{study}-{trial}"
 
-    scheduler = Scheduler(policy=policy, batched=batched)
+    scheduler = Scheduler(policy=policy, batched=batched, queued=queued)
     return _Simulation(named, trainers, machine or Machine(), scheduler, begins_with).go()
 
 

@@ -15,7 +15,7 @@ from daskevo.tuning.cost import Costs
 from daskevo.tuning.instructions import Answer, Halt, Instruction, Refuse, Run, Save
 from daskevo.tuning.placement import PlacedTrainer, Placing
 from daskevo.tuning.plan import SearchPlan, State, Waiter
-from daskevo.tuning.policies import POLICIES, Policy, best_path
+from daskevo.tuning.policies import POLICIES, Policy, Queued, best_path
 from daskevo.tuning.running_stages import RunningStages, StageMark, Work
 from daskevo.tuning.stages import StageTree, TrainingStage, stage_tree
 from daskevo.tuning.trajectory import Trajectory
@@ -36,6 +36,9 @@ class Scheduler:
     batched:
         True: a trainer gets a whole path, so that the model stays in memory from stage to stage; False: one stage at a
         time, each loaded from its snapshot, as in the paper's comparison of policies.
+    queued:
+        True: stages stay in the order in which they were first seen, as in the paper; False: each decision orders all
+        of them anew.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class Scheduler:
         policy: Policy = "critical path",
         *,
         batched: bool = True,
+        queued: bool = False,
     ) -> None:
         if policy not in POLICIES:
             raise InvalidInput(f"policy={policy!r:.40}: use one of {sorted(POLICIES)}")
@@ -71,6 +75,8 @@ class Scheduler:
         self.costs = costs or Costs(self.plan)
         self.policy: Policy = policy
         self.batched = batched
+        self._queue = Queued(policy) if queued else None
+        self._order = self._queue or POLICIES[policy]
         self.trainers: dict[str, PlacedTrainer] = {}
         self.under_way = RunningStages()
         self._given = 0
@@ -240,10 +246,11 @@ class Scheduler:
         free = [trainer for trainer in self.trainers.values() if trainer.work is None]
         ready = [stage.number for stage in tree.stages if stage.ready]
         given: list[Run] = []
-        if not free or not ready:
+        # A queue takes in what is asked for while no trainer is free.
+        if self._queue is None and (not free or not ready):
             return given
         seconds = [self.costs.stage_s(stage) for stage in tree.stages]
-        ranks = POLICIES[self.policy](self.plan, tree, seconds)
+        ranks = self._order(self.plan, tree, seconds)
         while free and ready:
             numbers = best_path(tree, ranks, ready, batched=self.batched)
             # Removed even if no trainer fits it now: the next best may fit.

@@ -40,10 +40,19 @@ class Halving:
 
 
 class AsynchronousHalving:
-    """ASHA: who is among the best of a rung so far goes on at once."""
+    """ASHA: who is among the best of a rung so far goes on at once.
 
-    def __init__(self, configurations: Sequence[Configuration], rungs: Sequence[int], keep: int) -> None:
-        self.trials = [Trial(f"trial-{number}", each, rungs[0]) for number, each in enumerate(configurations)]
+    Parameters
+    ----------
+    at_once:
+        Trials under way together; for each that is told and lets none go on, a new one is begun. None: all.
+    """
+
+    def __init__(
+        self, configurations: Sequence[Configuration], rungs: Sequence[int], keep: int, at_once: int | None = None
+    ) -> None:
+        trials = [Trial(f"trial-{number}", each, rungs[0]) for number, each in enumerate(configurations)]
+        self.trials, self.waiting = trials[:at_once], trials[len(trials[:at_once]) :]
         self.rungs = rungs
         self.keep = keep
         self.scores: dict[int, dict[Trial, float]] = {rung: {} for rung in rungs}
@@ -57,11 +66,16 @@ class AsynchronousHalving:
         scores[trial] = metrics["loss"]
         later = self.rungs[self.rungs.index(trial.until) + 1 :]
         if not later:
-            return ()
+            return self._next()
         best = sorted(scores, key=lambda one: (scores[one], one.name))[: len(scores) // self.keep]
         rising = [one for one in best if one not in self.promoted]
         self.promoted.update(rising)
-        return [one._replace(until=later[0]) for one in rising]
+        return [one._replace(until=later[0]) for one in rising] or self._next()
+
+    def _next(self) -> Sequence[Trial]:
+        """Begin a new trial, if there are any."""
+        new, self.waiting = self.waiting[:1], self.waiting[1:]
+        return new
 
 
 def loss(configuration: Configuration, step: int) -> Mapping[str, float]:

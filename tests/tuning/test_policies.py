@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from daskevo.tuning import Configuration, Constant, Policy, SearchPlan, State, Trajectory, concatenate, stage_tree
-from daskevo.tuning.policies import POLICIES, best_path
+from daskevo.tuning import (
+    Configuration,
+    Constant,
+    Policy,
+    Run,
+    Scheduler,
+    SearchPlan,
+    State,
+    Trajectory,
+    concatenate,
+    stage_tree,
+)
+from daskevo.tuning.policies import POLICIES, Queued, best_path
 
 
 def rate(first: float, later: float | None = None, at: int = 5) -> Trajectory:
@@ -47,12 +58,54 @@ def test_most_children(plan: SearchPlan) -> None:
 
 
 def test_breadth_first(plan: SearchPlan) -> None:
+    """The paper's: level by level over the stage tree, and in the order of asking within a level (002, section 4.3)."""
+    assert path_of(plan, "breadth first") == [(0, 0, 15)]
+    tree = stage_tree(plan)
+    ranks = POLICIES["breadth first"](plan, tree, [1.0] * len(tree.stages))
+    numbers = sorted(range(len(tree.stages)), key=lambda number: ranks[number], reverse=True)
+    order = [(tree.stages[number].node, tree.stages[number].start) for number in numbers]
+    assert order == [(0, 0), (1, 0), (1, 5), (2, 5), (3, 5)]
+    # What is trained already is no level of the tree: of two that can begin, the one asked for first.
     plan.saved(State(1, 5), "s5")
-    plan.request("far", rate(0.1, 0.3), 40)
-    assert path_of(plan, "critical path")[0] == (3, 5, 9)
-    plan.withdraw("parent")
-    plan.saved(State(0, 8), "s8")
-    # It begins later than the others, but no node is above it.
-    assert path_of(plan, "breadth first") == [(0, 8, 15)]
     plan.withdraw("long")
-    assert path_of(plan, "breadth first") == [(3, 5, 9), (3, 9, 40)]
+    plan.request("long", rate(0.5), 15)
+    assert path_of(plan, "breadth first", batched=False) == [(1, 5, 6)]
+    plan.withdraw("parent")
+    assert path_of(plan, "breadth first", batched=False) == [(2, 5, 10)]
+
+
+def test_a_stage_keeps_its_place_in_the_queue(plan: SearchPlan) -> None:
+    queue = Queued("critical path")
+
+    def first() -> tuple[int, int]:
+        tree = stage_tree(plan)
+        ranks = queue(plan, tree, [float(stage.steps) for stage in tree.stages])
+        ready = [stage.number for stage in tree.stages if stage.ready]
+        stage = tree.stages[best_path(tree, ranks, ready, batched=False)[0]]
+        return stage.node, stage.start
+
+    assert first() == (0, 0)
+    # Longer than all that is there, and behind it: critical path anew would have it first.
+    plan.request("longest", rate(0.9), 100)
+    assert path_of(plan, "critical path") == [(4, 0, 100)]
+    assert first() == (0, 0)
+    for waiter in ("long", "parent", "child", "other child"):
+        plan.withdraw(waiter)
+    assert first() == (4, 0)
+
+
+def test_a_queue_takes_in_what_is_asked_for_while_all_are_busy() -> None:
+    scheduler = Scheduler(queued=True, batched=False)
+    scheduler.trainer("gpu")
+    scheduler.add("first", rate(0.1), 5)
+    [run] = scheduler.decide()
+    assert isinstance(run, Run)
+    scheduler.add("second", rate(0.2), 5)
+    assert scheduler.decide() == []
+    scheduler.add("third", rate(0.3), 50)
+    scheduler.saved(run.work, 5, "s")
+    scheduler.measured(run.work, 5, {})
+    scheduler.ended(run.work)
+    [then] = scheduler.decide()
+    assert isinstance(then, Run)
+    assert then.trajectory == rate(0.2)

@@ -51,13 +51,19 @@ def counted(trials: Sequence[Trial]) -> tuple[int, int]:
     return count_steps((Trajectory("m", trial.configuration), trial.until) for trial in trials)
 
 
-@given(TRIALS, MACHINES, st.integers(1, 4), st.sampled_from(["critical path", "breadth first", "most children"]))
+@given(
+    TRIALS,
+    MACHINES,
+    st.integers(1, 4),
+    st.sampled_from(["critical path", "breadth first", "most children"]),
+    st.booleans(),
+)
 @settings(max_examples=80)
 def test_shared_trials_train_unique_steps_and_others_all(
-    trials: tuple[Trial, ...], machine: Machine, trainers: int, policy: Policy
+    trials: tuple[Trial, ...], machine: Machine, trainers: int, policy: Policy, queued: bool
 ) -> None:
     total, unique = counted(trials)
-    shared = simulate(AllAtOnce(trials), trainers, machine, policy=policy)
+    shared = simulate(AllAtOnce(trials), trainers, machine, policy=policy, queued=queued)
     assert (shared.total_steps, shared.trained_steps) == (total, unique)
     assert set(trained(shared).values()) == {1}
     alone = simulate(AllAtOnce(trials), trainers, machine, policy=policy, shared=False)
