@@ -19,7 +19,7 @@ from typing import Any
 
 from daskevo.deploy.worker_list import workers_of
 
-PROBLEM = Path(__file__).parents[1] / "workflows" / "tiny.py"
+PROBLEM = Path(__file__).parents[1] / "tests" / "workflows" / "tiny.py"
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ from daskevo_workflows.simulate.costs import PHASES
 
 Row = dict[str, Any]
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[1] / "docs"
 MEASURED = DOCS / "measured"
 FIT_SEEDS, TOLD_SEEDS = (0, 1), (2, 3, 4)
 SEARCHED = {"population": 12, "sample": 4}

@@ -86,7 +86,7 @@ def a_process() -> Iterator[Evaluate]:
     with subprocess.Popen(
         command,
         env=environment,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[1],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

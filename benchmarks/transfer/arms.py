@@ -34,7 +34,7 @@ POLICIES = {
 """Policy of transfer -> options of `daskevo nas`."""
 TOP = 3
 LONGER = 3
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 """From where this package can be imported."""
 
 

@@ -15,7 +15,7 @@ import psutil
 
 from daskevo_workflows.measurements.machine import machine_line
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 """From where this package can be imported."""
 
 FIGURES = "figures.json"

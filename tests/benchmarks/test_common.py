@@ -9,15 +9,28 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from benchmarks import lifetimes, simulated
 from benchmarks.shared.command import Say, measured
 from benchmarks.shared.outcome import Outcome
 from benchmarks.shared.timing import quantile, timed
+from benchmarks.transfer import arms as transfer_arms
+from benchmarks.tuning import arms as tuning_arms
 from daskevo.errors import InvalidInput
 from daskevo_workflows.measurements.machine import machine_line
 from daskevo_workflows.measurements.plots import check_plot, save_plot
 from daskevo_workflows.measurements.tables import FigureTable, figure
 
 TABLE = FigureTable("Speed, in µs", ["what", "mean"], [["index", "8.00"], ["a scan", "2,500"]], ["Smaller is better."])
+
+
+@pytest.mark.parametrize("root", [tuning_arms.ROOT, transfer_arms.ROOT, simulated.DOCS.parent], ids=str)
+def test_benchmarks_find_the_checkout(root: Path) -> None:
+    assert (root / "benchmarks" / "__init__.py").exists()
+    assert (root / "docs" / "measured" / "costs-flights.json").exists()
+
+
+def test_benchmarks_find_the_problem_that_is_served_for_long() -> None:
+    assert lifetimes.PROBLEM.exists()
 
 
 def draw(drawing) -> None:
