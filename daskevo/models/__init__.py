@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from daskevo.extras import TRAINING, need
+from daskevo.extras import need, training_packages
 
-need("whatever builds a model", *TRAINING)
+need("whatever builds a model", *training_packages())
 
 from daskevo.models.changed import as_it_is
 from daskevo.models.finite import check_finite

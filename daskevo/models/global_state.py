@@ -8,22 +8,13 @@ from typing import Any
 
 import keras
 
+from daskevo.models import tensorflow_memory
 from daskevo.models.keras_private import dtype_policy_given_back, names_given_back
 
 
 def _runs_eagerly() -> bool:
     # Importing TensorFlow beside another backend would cost seconds and memory.
-    if keras.config.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return bool(tf.config.functions_run_eagerly())
-
-
-def _run_eagerly(on: bool) -> None:
-    import tensorflow as tf
-
-    tf.config.run_functions_eagerly(on)
+    return keras.config.backend() == "tensorflow" and tensorflow_memory.runs_eagerly()
 
 
 _SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = (
@@ -34,7 +25,7 @@ _SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = (
         keras.config.is_flash_attention_enabled,
         lambda on: keras.config.disable_flash_attention() if on is False else keras.config.enable_flash_attention(),
     ),
-    (_runs_eagerly, _run_eagerly),
+    (_runs_eagerly, tensorflow_memory.run_eagerly),
 )
 """How each is read, and how it is set."""
 
