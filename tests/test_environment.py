@@ -37,8 +37,8 @@ def test_environment_equals_pyproject() -> None:
     assert [text for text in inner["pip"] if text.startswith("-e")] == ["-e ."]
 
 
-def test_all_leaves_out_only_cuda() -> None:
-    """`cuda` is no part of `all`, since dask-cuda pins an older dask."""
+def test_all_leaves_out_only_cuda_and_torch() -> None:
+    """`cuda` is no part of `all`, since dask-cuda pins an older dask; `torch` would be gigabytes more."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = {extra for text in project["optional-dependencies"]["all"] for extra in Requirement(text).extras}
-    assert named == set(project["optional-dependencies"]) - {"all", "cuda"}
+    assert named == set(project["optional-dependencies"]) - {"all", "cuda", "torch"}

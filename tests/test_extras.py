@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from daskevo import extras
 from daskevo.errors import InvalidInput
-from daskevo.extras import EXTRA_OF, TRAINING, need, versions_of
+from daskevo.extras import EXTRA_OF, keras_backend, need, need_tensorflow, training_packages, versions_of
 
 ROOT = Path(__file__).parents[1]
 NAMED = {"dask_cuda": "dask-cuda", "dask_jobqueue": "dask-jobqueue", "keras_tuner": "keras-tuner"}
@@ -74,7 +74,7 @@ def test_whatever_else_needs_keras_says_so(tmp_path: Path) -> None:
 
 
 def test_what_is_there_is_not_missed() -> None:
-    need("a test", *TRAINING)
+    need("a test", *training_packages())
     with pytest.raises(KeyError):
         need("a test", "no_such_package_of_ours")
 
@@ -127,3 +127,42 @@ def test_a_version_is_found_where_the_distribution_has_another_name(monkeypatch:
         assert versions_of(("keras", "tensorflow", "numpy")) == {"tensorflow": "2.18.0", "numpy": "2.1.0"}
     finally:
         extras._version.cache_clear()
+
+
+@pytest.fixture
+def unimported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Keras as in a process that has not imported it, with a settings folder of its own."""
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_the_backend_is_known_before_keras_is_imported(unimported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert keras_backend() == "tensorflow"
+    for broken in ("no JSON", "[]"):
+        (unimported / "keras.json").write_text(broken)
+        assert keras_backend() == "tensorflow"
+    (unimported / "keras.json").write_text('{"backend": "torch"}')
+    assert keras_backend() == "torch"
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert keras_backend() == "jax"
+    assert training_packages() == ("keras", "jax")
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_keras_would_choose_the_same(backend: str, unimported: Path) -> None:
+    (unimported / "keras.json").write_text(f'{{"backend": "{backend}"}}')
+    code = "import daskevo.extras as e; before = e.keras_backend(); import keras; print(before, keras.config.backend())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [backend, backend]
+
+
+def test_what_is_missing_is_that_of_the_backend(unimported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    for name in ("keras", "jax", "tensorflow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InvalidInput, match=r"a test needs keras and jax, .* pip install 'daskevo\[jax\]'"):
+        need("a test", *training_packages())
+    with pytest.raises(InvalidInput, match="needs Keras on TensorFlow, and here Keras runs on jax"):
+        need_tensorflow("a test")

@@ -16,6 +16,8 @@ LARGE = (
     "pandas",
     "keras",
     "tensorflow",
+    "jax",
+    "torch",
     "yaml",
     "optuna",
     "matplotlib",

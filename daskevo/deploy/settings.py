@@ -10,7 +10,7 @@ from dask.utils import parse_bytes
 from distributed.system import MEMORY_LIMIT
 
 from daskevo.errors import InvalidInput, VersionMismatch
-from daskevo.extras import versions_of
+from daskevo.extras import TENSORFLOW, keras_backend, other_backend, versions_of
 from daskevo.store.files import Durability
 from daskevo.store.root import DURABILITIES, MAX_SHARDS
 
@@ -19,6 +19,8 @@ COMPARED = ("daskevo", "python")
 DECIDING_GRAPHS = ("keras", "tensorflow")
 """Packages whose versions must be equal wherever models are built: another version may give the same code another
 graph."""
+BACKEND = "keras_backend"
+"""Among the versions, the name of Keras' backend; TensorFlow is not named."""
 PROVIDER_MEMORY_SHARE = 0.3
 """Default of `memory`: share of a worker's memory limit for tensors."""
 UNLIMITED_MEMORY_BYTES = 1 << 30
@@ -37,6 +39,7 @@ def versions() -> dict[str, str]:
         "daskevo": "unknown",
         "python": ".".join(platform.python_version_tuple()[:2]),
         **versions_of(("daskevo", *DECIDING_GRAPHS)),
+        **other_backend(),
     }
 
 
@@ -47,7 +50,7 @@ def check_versions(theirs: dict[str, str], where: str, *, trains: bool = False) 
     ----------
     trains:
         Whether models are built here: then the packages that decide their graphs count, too, if the other process has
-        them. A scheduler or a provider does without.
+        them, and the backend that trains them. A scheduler or a provider does without.
 
     Raises
     ------
@@ -55,13 +58,36 @@ def check_versions(theirs: dict[str, str], where: str, *, trains: bool = False) 
         With both, and where the second was found.
     """
     here = versions()
-    names = [*COMPARED, *(name for name in DECIDING_GRAPHS if trains and name in theirs)]
+    if trains:
+        check_backend(theirs, where)
+    # TensorFlow's version says nothing where Keras runs on another backend; that one's does.
+    deciding = [name for name in DECIDING_GRAPHS if name == "keras" or BACKEND not in theirs]
+    deciding += [theirs[BACKEND]] if BACKEND in theirs else []
+    names = [*COMPARED, *(name for name in deciding if trains and name in theirs)]
     if any(theirs.get(name) != here.get(name) for name in names):
         client, found = ({name: those.get(name, "none") for name in names} for those in (theirs, here))
         raise VersionMismatch(
             f"the client runs {_words(client)}, but {where} runs {_words(found)}: install the same versions everywhere",
             client=client,
             found=found,
+            where=where,
+        )
+
+
+def check_backend(theirs: dict[str, str], where: str) -> None:
+    """Compare Keras' backend in the process that opened the repository, if it has Keras, with this process' one.
+
+    Raises
+    ------
+    VersionMismatch
+    """
+    asked, found = theirs.get(BACKEND, TENSORFLOW), keras_backend()
+    if "keras" in theirs and asked != found:
+        raise VersionMismatch(
+            f"the client's Keras runs on {asked}, but that of {where} on {found}: set KERAS_BACKEND to the same for "
+            "both, before they start",
+            client=theirs,
+            found=versions(),
             where=where,
         )
 

@@ -18,6 +18,8 @@ def trainer_environment(threads: int, gpu: str | None) -> dict[str, str]:
         "TF_NUM_INTEROP_THREADS": str(min(threads, 2)),
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        # JAX takes three quarters of a GPU's memory at its start, and trainers may share one.
+        "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
         # As nvidia-smi, batch systems and the driver's folder count; CUDA by itself puts the fastest first.
         "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
         "CUDA_VISIBLE_DEVICES": "-1" if gpu is None else gpu,

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from daskevo.errors import RunMismatch
+from daskevo.extras import TENSORFLOW
 from daskevo.types import JSON
 
-IDENTIFYING = ("problem", "space", "objective", "seed", "strategy", "policy")
+IDENTIFYING = ("problem", "space", "objective", "seed", "strategy", "backend", "policy")
 """Parts of `run.json` that must be equal to resume a run; budgets and limits may change."""
 
 SOURCE = "problem.content"
@@ -38,6 +39,9 @@ PASSED, PASSED_UNKNOWN = "policy.passed.digest", "policy.passed.unknown"
 
 MUTATION = ".mutation"
 """End of the part of a space that says how it mutates candidates; older runs lack it."""
+
+BACKEND = "backend"
+"""Keras' backend; runs on TensorFlow lack it."""
 
 _NOT_KNOWN = frozenset({UNKNOWN, PASSED_UNKNOWN})
 
@@ -196,6 +200,9 @@ def _say(part: str, there: JSON, here: JSON, changed: str) -> str:
         return "callbacks, or the function that freezes: what they call, read or hold has changed" + (
             changed and f": {changed}"
         )
+    if part == BACKEND:
+        names = (TENSORFLOW if value is None else value for value in (there, here))
+        return "Keras' backend: {} there, {} here (KERAS_BACKEND says which)".format(*names)
     if part in _NOT_KNOWN:
         kind = "problem" if part == UNKNOWN else "callbacks"
         parts = here if isinstance(here, list) else there if isinstance(there, list) else []

@@ -104,12 +104,12 @@ def chaos(minutes: float, seed: int, evaluations: int | None, folder: Path | Non
 
     Exit code 0: clean; 1: not.
     """
-    from daskevo.extras import TRAINING, need
+    from daskevo.extras import need, training_packages
     from daskevo_plugins.formatting import plain
     from tests.chaos.apart import apart
     from tests.chaos.trial import OUTCOME, Trial, words_of
 
-    need("a search under faults", *TRAINING)
+    need("a search under faults", *training_packages())
     prefix, why = apart()
     place = _new_folder(folder)
     budget = evaluations or max(1, round(PER_MINUTE * minutes))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import daskevo
 from daskevo.errors import InvalidInput
-from daskevo.extras import TRAINING, need
+from daskevo.extras import need, training_packages
 from daskevo.runs import RunRecord, RunState
 from daskevo.search import Strategy
 from daskevo.search.continuation import continuing
@@ -165,7 +165,7 @@ def search(
     KeyboardInterrupt
         After an orderly stop; the same call continues the run later.
     """
-    need("a search", *TRAINING)
+    need("a search", *training_packages())
     # A search blocks until it ends, and must not do so in an event loop.
     check_can_lead(repository.client, "nas.search")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
-from daskevo.extras import TRAINING, need
+from daskevo.extras import need, training_packages
 from daskevo.space import ModelSpace
 from daskevo.tuning import Configuration, ConfigurationSpace, Constant, architectures
 from daskevo.tuning.architectures import ARCHITECTURE
@@ -22,7 +22,7 @@ from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import check_builds, space_of
 from daskevo_workflows.problems.reference import data_of
 from daskevo_workflows.stage_training import check, data_digest
-from daskevo_workflows.stage_training.begin import own_loop
+from daskevo_workflows.stage_training.begin import check_backend, own_loop
 from daskevo_workflows.studies.assignment import Setting
 from daskevo_workflows.studies.controller import Controller
 from daskevo_workflows.studies.crew import DaskCrew
@@ -101,7 +101,7 @@ def study(
     NoTrainer, SchedulerUnreachable
         If the cluster can't train; raised when waiting for results.
     """
-    need("a study", *TRAINING)
+    need("a study", *training_packages())
     check_can_lead(repository.client, "tune.study")
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise InvalidInput(f"seed={seed!r:.40}: use 0 to 4294967295")
@@ -111,6 +111,7 @@ def study(
         raise InvalidInput(f"keep_best={keep_best!r:.40}: use a whole number from 1")
     reference = refer(problem)  # type: ignore[arg-type]
     loaded = reference.load()
+    check_backend(loaded)
     tuned = space_to_tune(loaded, space)
     if space is None and not own_loop(loaded):
         check_builds(loaded)

@@ -53,14 +53,14 @@ def check(problem: str, candidates: int, batches: int, seed: int, as_json: bool)
     search.
     """
     from daskevo.errors import InvalidInput, UnknownProblem
-    from daskevo.extras import TRAINING, need
+    from daskevo.extras import need, training_packages
     from daskevo_plugins.formatting import plain, say_count
     from daskevo_workflows.problems import load_problem
     from daskevo_workflows.problems.contract import look_at
     from daskevo_workflows.problems.packages import need_data_of
 
     # Before the problem's file runs: what is missing is then named with how to install it, not as a fault of the file.
-    need("a check", *TRAINING)
+    need("a check", *training_packages())
     need_data_of(problem)
     looked: list[str] = []
 

@@ -176,8 +176,9 @@ def _search(
 ) -> str:
     """Run the search, print and save its results; return the reason for its end, as a word."""
     import daskevo
-    from daskevo.extras import TRAINING, need
+    from daskevo.extras import need, training_packages
     from daskevo.runs.folder import read_info
+    from daskevo.search.continuation import continuing
     from daskevo.types import Objective
     from daskevo_workflows.cli.progress import ProgressLine
     from daskevo_workflows.evaluation.offered_metrics import check_objectives
@@ -187,9 +188,10 @@ def _search(
     from daskevo_workflows.problems.building import space_to_search
     from daskevo_workflows.problems.packages import need_data_of
     from daskevo_workflows.results.result import Result
+    from daskevo_workflows.stage_training.begin import check_backend
 
     # Refuse bad input, or report a finished run, before starting a cluster, which takes far longer than these checks.
-    need("a search", *TRAINING)
+    need("a search", *training_packages())
     need_data_of(problem)
     reference = refer(problem)
     info = read_info(folder)
@@ -202,6 +204,8 @@ def _search(
     stop = None if info is None or settings.anew else why_ended(folder, options["evaluations"])
     if stop is not None:
         return _say_nothing_left(problem, Result(folder, daskevo.open(root, settings.scope), stop), as_json, options)
+    if continuing(settings.strategy) is not None:
+        check_backend(reference.load())
     goals = Objective.parse_all(settings.objective)
     check_objectives(goals)
     # The search starts it once more. Here it may refuse the space while that costs nothing.

@@ -134,21 +134,23 @@ def _study(
 ) -> str:
     """Run the study, print and save its results; return the reason for its end, as a word."""
     import daskevo
-    from daskevo.extras import TRAINING, need
+    from daskevo.extras import need, training_packages
     from daskevo.types import Objective
     from daskevo_workflows import tune as tuning
     from daskevo_workflows.cli.progress import ProgressLine, say_study
     from daskevo_workflows.problems import refer
     from daskevo_workflows.problems.packages import need_data_of
+    from daskevo_workflows.stage_training.begin import check_backend
     from daskevo_workflows.studies.ended import ended
     from daskevo_workflows.studies.strategies import strategy_of
     from daskevo_workflows.studies.strategy_driver import AT_ONCE
 
     # Refuse bad input before starting a cluster.
-    need("a study", *TRAINING)
+    need("a study", *training_packages())
     need_data_of(problem)
     reference = refer(problem)
     loaded = reference.load()
+    check_backend(loaded)
     space = tuning.space_to_tune(loaded)
     steps = tuning.steps_of(loaded, space, options["steps"])
     settings = {name: options[name] for name in ("first", "eta", "population", "candidates")}

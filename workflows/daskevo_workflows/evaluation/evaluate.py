@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
+from daskevo.deploy.settings import check_backend
 from daskevo.errors import InvalidProblem, ModelExists
 from daskevo.index import PrefixMatch
 from daskevo.search import BEST_MATCH, Report, Request
@@ -86,6 +87,8 @@ def _reported(assignment: EvaluationAssignment, matches: Sequence[PrefixMatch | 
 
 def _evaluate(assignment: EvaluationAssignment, match: PrefixMatch | None, draft: Draft) -> Mapping[str, Any]:
     with draft.phase("prepare"):
+        # The trainer may have come after the repository was opened, which compares them.
+        check_backend(assignment.repository.settings.versions, f"worker {worker_name()!r}")
         import_keras()
         from daskevo.models import leaving_no_trace, seeded
 

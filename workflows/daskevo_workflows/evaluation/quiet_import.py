@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from daskevo.extras import TENSORFLOW, keras_backend
+
 _HARMLESS = (
     *(b"port.cc", b"cpu_feature_guard.cc", b"absl::InitializeLog", b"To enable the following instructions"),
     b"cudart_stub.cc",
@@ -24,6 +26,13 @@ def import_keras() -> None:
     if "keras" not in sys.modules:
         with quietly():
             import daskevo.models  # noqa: F401 - the room that imports Keras
+
+            if keras_backend() != TENSORFLOW:
+                import keras
+                import numpy as np
+
+                # At its first serialisation Keras imports TensorFlow, where it is installed, on other backends too.
+                keras.saving.serialize_keras_object(np.zeros(1))
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from daskevo_workflows.evaluation.transfer import Transfer
 from daskevo_workflows.execution.passed_functions import Callbacks
 from daskevo_workflows.problems.building import space_of
 from daskevo_workflows.problems.protocol import Problem
+from daskevo_workflows.stage_training.begin import check_backend
 
 EPOCH: Unit = "epoch"
 TRIED = 100
@@ -55,6 +56,7 @@ def check_parts(
     for name in ("stretch", "unfreeze_epochs"):
         if getattr(transfer, name):
             raise InvalidInput(f"{name}={getattr(transfer, name)} of transfer: {whose}, so leave it out")
+    check_backend(problem)
     # Keras and TensorFlow are imported only for strategies that need this.
     import_keras()
     from daskevo_workflows.stage_training import check

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from daskevo.deploy.worker_list import workers_of
-from daskevo.extras import versions_of
+from daskevo.extras import other_backend, versions_of
 from daskevo.types import JSON
 
 if TYPE_CHECKING:
@@ -30,5 +30,5 @@ def about_run(repository: Repository) -> dict[str, JSON]:
             "cores": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         },
-        "versions": {"python": platform.python_version(), **versions_of(PACKAGES)},
+        "versions": {"python": platform.python_version(), **versions_of(PACKAGES), **other_backend()},
     }

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from daskevo.code_identity import made_of
+from daskevo.extras import TENSORFLOW, keras_backend
 from daskevo.runs import RunRecord
 from daskevo.search import Strategy
 from daskevo.tuning import Unit
@@ -122,6 +123,7 @@ def identity_of(
     problem = reference.load()
     if not isinstance(objectives, Objective) and len(objectives) == 1:
         objectives = objectives[0]
+    backend = keras_backend()
     return {
         # The content decides; the parts are stored only to tell the user what changed.
         "problem": problem_identity(reference),
@@ -130,6 +132,8 @@ def identity_of(
         "objective": str(objectives) if isinstance(objectives, Objective) else [*map(str, objectives)],
         "seed": seed,
         "strategy": {"name": strategy.name, "settings": strategy.settings},
+        # Left out for TensorFlow, as in records of earlier versions of daskevo, which trained with no other.
+        **({} if backend == TENSORFLOW else {"backend": backend}),
         "policy": {
             **transfer.to_record(),
             "control_share": control_share,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskevo.errors import InvalidInput
-from daskevo.extras import versions_of
+from daskevo.extras import other_backend, versions_of
 from daskevo.graph.attached import detach, is_snapshot
 from daskevo.store.files import FULL, free_bytes
 from daskevo.types import JSON
@@ -179,7 +179,7 @@ def know(repository: Repository, model_id: str) -> Known:
 
 def _facts(known: Known, origins: Origins | None, data: Any) -> dict[str, JSON]:
     facts = facts_of(known, origins, None if data is None else data_facts(data))
-    return {**facts, "versions": versions_of(PACKAGES)}
+    return {**facts, "versions": {**versions_of(PACKAGES), **other_backend()}}
 
 
 def _changed_layers(known: Known, model: Any) -> list[JSON]:

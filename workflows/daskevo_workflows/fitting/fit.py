@@ -24,8 +24,9 @@ the step is traced or in its trace. Those of ScheduleFreeAdamW begin with the we
 
 
 def fast_fit(model: Any, *data: Any, **options: Any) -> Any:
-    """Do what ``model.fit(*data, **options)`` does, and start sooner.
+    """Do what ``model.fit(*data, **options)`` does, and start sooner if Keras runs on TensorFlow.
 
+    What it saves are operations of TensorFlow's graphs: on other backends it is `model.fit` itself.
     Weights, history and optimizer state are those of plain `fit` to rounding: bit for bit with Adam, AdamW, SGD,
     Adamax, Ftrl and Lion wherever that was compared; with RMSprop, Adagrad and Adadelta single elements differ by one
     unit in the last place per step, as TensorFlow's graph optimizer rewrites a formula here and not there. A model that

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 from daskevo.errors import InvalidInput
+from daskevo.extras import need_tensorflow
 from daskevo.repository import Snapshot
 from daskevo.tuning import Configuration, Trajectory
 from daskevo_workflows.evaluation.quiet_import import import_keras
@@ -82,6 +83,7 @@ def check(problem: Any, configuration: Configuration, data: Any = None, *, until
     configuration.check(until)
     if own_loop(problem):
         return
+    check_backend(problem)
     import_keras()
     from daskevo_workflows.stage_training.augmentation import augmented
     from daskevo_workflows.stage_training.compiled import compiled
@@ -127,6 +129,18 @@ def own_loop(problem: Any) -> bool:
     return callable(getattr(problem, "training_loop", None))
 
 
+def check_backend(problem: Any) -> None:
+    """Check that Keras' backend can train a problem in stages: TensorFlow alone has states that go on bit for bit here.
+
+    Raises
+    ------
+    InvalidInput
+        If it is another, and the problem has no training loop of its own.
+    """
+    if not own_loop(problem):
+        need_tensorflow("a Keras model that is trained in stages, by a study or a strategy that continues trainings,")
+
+
 def _training(
     problem: Any, trajectory: Trajectory, data: Any, seed: int, snapshot: Snapshot | None, other_versions: bool = False
 ) -> Training:
@@ -136,6 +150,7 @@ def _training(
         from daskevo_workflows.stage_training.loops import LoopTraining
 
         return LoopTraining(problem, trajectory, data, seed, snapshot, other_versions)
+    check_backend(problem)
     import_keras()
     from daskevo_workflows.stage_training.training import KerasTraining
 

@@ -121,9 +121,7 @@ def _check_model(model: Any) -> None:
     import tensorflow as tf
 
     reason = None
-    if keras.config.backend() != "tensorflow":
-        reason = f"Keras runs on {keras.config.backend()}: set KERAS_BACKEND=tensorflow"
-    elif not isinstance(getattr(model, "optimizer", None), keras.optimizers.Optimizer):
+    if not isinstance(getattr(model, "optimizer", None), keras.optimizers.Optimizer):
         reason = "it has no optimizer of Keras': let compile() give it one"
     elif not model.trainable_variables:
         reason = "nothing in it is trainable"

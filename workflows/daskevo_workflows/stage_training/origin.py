@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daskevo.errors import CorruptRecord, InvalidInput
-from daskevo.extras import versions_of
+from daskevo.extras import other_backend, versions_of
 from daskevo.repository import Snapshot
 from daskevo.tuning import Trajectory
 from daskevo.types import JSON
@@ -22,7 +22,7 @@ _WHOLE = ("step", "epoch", "offset", "batch", "optimizer_steps", "seed")
 
 def versions() -> dict[str, str]:
     """Return the versions that a training's bits depend on, by package."""
-    return {"python": platform.python_version(), **versions_of(PACKAGES)}
+    return {"python": platform.python_version(), **versions_of(PACKAGES), **other_backend()}
 
 
 @dataclass(frozen=True)
