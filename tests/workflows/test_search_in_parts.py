@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskevo.errors import InvalidInput, InvalidProblem
+from daskevo.errors import InvalidInput, InvalidProblem, RunFailed
 from daskevo.runs import RunView
 from daskevo.search import (
     AsynchronousHalving,
@@ -189,6 +189,30 @@ def test_what_does_not_go_with_parts_is_refused_before_there_is_a_run(
     with pytest.raises(InvalidInput, match=words):
         search(problem, AsynchronousHalving(1, 4, 2), repository, tmp_path, **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("fault", ["reject", "build", "exit in build", "raise", "layer"])
+def test_candidates_that_fail_do_not_refuse_a_search_of_others(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path, fault: str
+) -> None:
+    """Whichever is looked at first: half of them can be trained."""
+    for second in (3, 6):
+        problem = tiny(FAULTS={second: fault}, FIRST=(4,), ACTIVATION=("relu",))
+        result = search(problem, AsynchronousHalving(1, 2, 2), repository, tmp_path / str(second))
+        assert {report.status for report in result.reports} == {"finished", "failed"}
+        assert {report.failure.kind for report in result.reports if report.failure} <= {"rejected", "build", "error"}
+
+
+def test_a_problem_that_fails_with_each_candidate_is_refused_before_there_is_a_run(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    problem = tiny(FAULTS={3: "raise", 6: "raise"})
+    with pytest.raises(InvalidProblem, match=r"raised ValueError: does not train .*in compile"):
+        search(problem, AsynchronousHalving(1, 2, 2), repository, tmp_path)
+    assert not (tmp_path / "run").exists()
+    # Candidates that are too large are not made with weights, here either.
+    with pytest.raises(RunFailed, match="nothing finished"):
+        search(problem, AsynchronousHalving(1, 2, 2), repository, tmp_path, limits={"parameters": (None, 10)})
 
 
 def test_a_clone_with_another_model_is_refused(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from daskevo.errors import CandidateRejected
 from daskevo.space import Choice, Space
 from daskevo_workflows.problems import Data
 
@@ -60,6 +61,8 @@ def build(choices):
 
     if FAULTS.get(choices["second"]) == "build":
         raise ArithmeticError("no such model")
+    if FAULTS.get(choices["second"]) == "reject":
+        raise CandidateRejected("no such model")
     if FAULTS.get(choices["second"]) == "hang in build":
         time.sleep(10_000)
     if FAULTS.get(choices["second"]) == "exit in build":
@@ -73,7 +76,10 @@ def build(choices):
     if FAULTS.get(choices["second"]) == "lambda":
         tensor = keras.layers.Lambda(lambda x: x)(tensor)
     tensor = keras.layers.Dense(choices["second"])(tensor)
-    return keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))
+    model = keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))
+    if FAULTS.get(choices["second"]) == "layer":
+        model.trainable = False
+    return model
 
 
 def data() -> Data:

@@ -30,7 +30,7 @@ from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.size_limits import SizeLimits, check_size_limits
 from daskevo_workflows.execution.strategy_names import STRATEGIES, strategy_named
 from daskevo_workflows.execution.synchronous_client import check_can_lead
-from daskevo_workflows.execution.time_limits import Limit, check_limit
+from daskevo_workflows.execution.time_limits import Limit, build_limit_s, check_limit
 from daskevo_workflows.problems import Problem, ProblemReference, refer
 from daskevo_workflows.problems.building import check_builds, space_to_search
 from daskevo_workflows.reports import write_figures as figures
@@ -184,7 +184,16 @@ def search(
     space = space_to_search(loaded)
     check_builds(loaded)
     chosen.start(space, goals, seed)  # before there is a run: it may refuse the space
-    parts = check_parts(chosen, loaded, unit=unit, transfer=policy, epochs=epochs, callbacks=callbacks)
+    parts = check_parts(
+        chosen,
+        loaded,
+        unit=unit,
+        transfer=policy,
+        epochs=epochs,
+        callbacks=callbacks,
+        limits=bounds,
+        build_limit_s=build_limit_s(evaluation_limit_s),
+    )
     identity = identity_of(
         reference,
         goals,

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import get_args
 
 import numpy as np
 
-from daskevo.errors import CandidateRejected, InvalidInput
+from daskevo.errors import CandidateRejected, DaskevoError, InvalidInput
 from daskevo.search import Request, Strategy, model_id
 from daskevo.search.continuation import continuing
 from daskevo.space import Candidate, ModelSpace
 from daskevo.tuning import Unit
+from daskevo_workflows.evaluation.failures import user_code
 from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.evaluation.training import fresh
 from daskevo_workflows.evaluation.training_part import configuration_of
 from daskevo_workflows.evaluation.transfer import Transfer
+from daskevo_workflows.execution.alarm import Overdue, alarm
 from daskevo_workflows.execution.passed_functions import Callbacks
-from daskevo_workflows.problems.building import space_of
+from daskevo_workflows.execution.size_limits import SizeLimits, outside
+from daskevo_workflows.problems.building import graph_of, space_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.stage_training.begin import check_backend
 
 EPOCH: Unit = "epoch"
-TRIED = 100
-"""Random candidates that are tried for one that can be built."""
+DRAWN = 100
+"""Random draws, at most, for candidates to look at."""
+LOOKED_AT = 8
+"""Candidates that are built, at most, until one can be trained in parts."""
 
 
 def check_parts(
@@ -33,15 +39,22 @@ def check_parts(
     transfer: Transfer,
     epochs: int | None,
     callbacks: Callbacks,
+    limits: SizeLimits,
+    build_limit_s: float | None,
 ) -> Unit | None:
     """Return the unit of the parts in which a search trains candidates; None if it trains each in one piece.
 
-    The arguments are those of :func:`daskevo_workflows.nas.search`.
+    The arguments are those of :func:`daskevo_workflows.nas.search`; `build_limit_s` is the time limit, in seconds, for
+    each candidate that is built; None: no limit.
 
     Raises
     ------
     InvalidInput
         If the strategy continues trainings, and the problem or another argument doesn't go with that.
+    InvalidProblem
+        If the problem's own code raises with each candidate.
+    CannotFlatten
+        If no candidate has an architecture graph.
     """
     if unit is not None and unit not in get_args(Unit):
         raise InvalidInput(f"unit={unit!r:.40}: use one of {', '.join(map(repr, get_args(Unit)))}")
@@ -59,22 +72,53 @@ def check_parts(
     check_backend(problem)
     # Keras and TensorFlow are imported only for strategies that need this.
     import_keras()
-    from daskevo_workflows.stage_training import check
     from daskevo_workflows.stage_training.callbacks import check_callbacks
 
     check_callbacks(fresh(callbacks))
-    candidate = _one_that_is_built(space_of(problem))
-    if candidate is not None:
-        check(problem, configuration_of(problem, Request(0, model_id("check", 0), candidate), unit))
+    _check_problem(problem, unit, limits, build_limit_s)
     return unit
 
 
-def _one_that_is_built(space: ModelSpace) -> Candidate | None:
-    """Return a candidate that the space does not reject; None if none was found."""
-    rng = np.random.default_rng(0)
-    for _ in range(TRIED):
+def _check_problem(problem: Problem, unit: Unit, limits: SizeLimits, build_limit_s: float | None) -> None:
+    """Refuse a problem of which no candidate can be trained in parts; the others' failures are for the run to report.
+
+    Raises the error of the first candidate.
+    """
+    refused: DaskevoError | None = None
+    for candidate in _drawn(space_of(problem)):
         try:
-            return space.sample(rng)
+            with alarm(build_limit_s):
+                if _can_be_trained(problem, candidate, unit, limits):
+                    return
         except CandidateRejected:
             continue
-    return None
+        except DaskevoError as error:
+            refused = refused or error
+        except Overdue:
+            continue
+    if refused is not None:
+        raise refused
+
+
+def _can_be_trained(problem: Problem, candidate: Candidate, unit: Unit, limits: SizeLimits) -> bool:
+    """Return whether a search would train this candidate at all, and check that it can be trained in parts."""
+    from daskevo_workflows.stage_training import check
+
+    with user_code(f"problem {problem.name!r}, looked at for one candidate,", passing=(DaskevoError,)):
+        # Without weights: one beyond the limits may be larger than this process' memory.
+        if limits and outside(limits, graph_of(problem, candidate)) is not None:
+            return False
+        check(problem, configuration_of(problem, Request(0, model_id("check", 0), candidate), unit))
+    return True
+
+
+def _drawn(space: ModelSpace) -> Iterator[Candidate]:
+    """Draw a few random candidates that the space does not reject."""
+    rng, left = np.random.default_rng(0), LOOKED_AT
+    for _ in range(DRAWN):
+        try:
+            yield space.sample(rng)
+        except CandidateRejected:
+            continue
+        if not (left := left - 1):
+            return
