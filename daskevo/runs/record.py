@@ -144,6 +144,9 @@ class RunRecord(RunView):
                         self._connection.execute("ROLLBACK")
                     raise
                 self._connection.execute("COMMIT")
+                # Only now: what was rolled back is written with the next transaction.
+                self._unit_places.clear()
+                self._unit_ends.clear()
         except sqlite3.DatabaseError as error:
             # These two are bugs of the caller, not the state of the file.
             if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
@@ -195,10 +198,8 @@ class RunRecord(RunView):
     def _write_unit_notes(self) -> None:
         for place in self._unit_places:
             self._connection.execute("UPDATE units SET worker = ? WHERE key = ?", place)
-        self._unit_places.clear()
         for row in self._unit_ends:
             self._connection.execute("UPDATE units SET state = ?, started = ?, ended = ? WHERE key = ?", row)
-        self._unit_ends.clear()
 
     def reported(self, report: Report, population: Sequence[ModelId], labels: Sequence[LabelChange]) -> None:
         """Store a report, the strategy's population after it, and the label changes that follow, in one transaction."""

@@ -36,6 +36,37 @@ def report(number: int, **fields: Any) -> Report:
     return Report(number, ModelId(f"m{number}"), "finished", quality=0.5, step=45, **fields)
 
 
+def test_how_units_ended_is_not_lost_with_a_write_that_failed(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY, {"scope": "x"})
+    record.asked(requests(1))
+    units = plan(requests(1))
+    record.planned({}, units)
+    record.unit_placed(units[-1].key, "trainer-0")
+    record.unit_ended(units[-1].key, "done", 1.0, 2.0)
+    record._connection.execute(
+        "CREATE TEMP TRIGGER full BEFORE UPDATE ON sessions BEGIN SELECT RAISE(ABORT, 'full'); END"
+    )
+    with pytest.raises(sqlite3.IntegrityError):
+        record.event("any", "")
+    record._connection.execute("DROP TRIGGER full")
+    record.close()
+    with RunView(tmp_path) as view:
+        assert [(unit.worker, unit.state) for unit in view.units()][-1] == ("trainer-0", "done")
+
+
+def test_units_of_a_process_that_was_killed_are_lost(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path, IDENTITY, {"scope": "x"})
+    record.asked(requests(1))
+    record.planned({}, plan(requests(1), session=record.session))
+    record._stack.close()  # as with its process
+    again = RunRecord(tmp_path, IDENTITY, {"scope": "x"})
+    assert again.session == record.session + 1
+    again.planned({}, plan(requests(1), session=again.session))
+    again.close()
+    with RunView(tmp_path) as view:
+        assert [unit.state for unit in view.units()] == ["lost", "lost", "submitted", "submitted"]
+
+
 def test_everything_comes_back(tmp_path: Path) -> None:
     record = RunRecord(tmp_path, IDENTITY, {"scope": "x"})
     assert not record.resumed

@@ -258,6 +258,14 @@ def test_its_sources_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "problem" / "helper_of_mine.py").read_text() == HELPER, "those that it began with"
 
 
+def test_sources_that_a_killed_process_had_begun_to_keep_are_kept_whole(tmp_path: Path) -> None:
+    (tmp_path / "run" / "problem.making").mkdir(parents=True)
+    (tmp_path / "run" / "problem.making" / "other.py").touch()
+    write(tmp_path, HELPER, "helper_of_mine.py")
+    keep_sources(tmp_path / "run", refer(write(tmp_path, USES)).made)
+    assert {path.name for path in (tmp_path / "run").rglob("*")} == {"problem", "mine.py", "helper_of_mine.py"}
+
+
 def test_a_table_on_disk_is_read_again_for_each_run(tmp_path: Path) -> None:
     table = tmp_path / "table.txt"
     text = GOOD.replace(

@@ -48,6 +48,13 @@ def test_each_report_counts_once() -> None:
     assert made.trainers["t0"].seconds == {"training": 3.0, "put": 0.1}
 
 
+def test_the_line_of_the_best_does_not_go_back_with_a_trainers_clock() -> None:
+    made = accounts_of(
+        [finished(0, 0.4, ended=3_701.0), finished(1, 0.5, ended=102.0), finished(2, 0.6, ended=3_703.0)]
+    )
+    assert made.best_line() == ((3_601.0, 0.4), (3_601.0, 0.5), (3_603.0, 0.6))
+
+
 def test_the_best_follows_the_objective_and_all_stays_bounded() -> None:
     count = 4 * MOST_POINTS
     reports = [finished(number, 1.0 / (1 + number), ended=float(100 + number)) for number in range(count)]

@@ -73,7 +73,8 @@ class SearchAccounts:
         self._points.append((point, report.model_id))
         rank = self._run_state.objective.rank
         if not self._best or rank(quality) > rank(self._best[-1][1]):
-            self._best.append((at_s, quality))
+            # Trainers' clocks differ, and a line must not go back in time.
+            self._best.append((max(at_s, self._best[-1][0]) if self._best else at_s, quality))
 
     def points(self, population: Collection[str]) -> tuple[Point, ...]:
         """Return a point per evaluation, in the order of reports; members of the population are marked."""

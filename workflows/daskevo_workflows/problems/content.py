@@ -7,6 +7,7 @@ problem may say ``problem_version = "..."`` instead: then that is what counts, a
 from __future__ import annotations
 
 import linecache
+import shutil
 import sys
 import types
 from collections.abc import Mapping
@@ -121,7 +122,10 @@ def keep_sources(folder: Path, content: Content) -> None:
     # A run that is resumed keeps the sources that it began with.
     if place.exists() or not content.sources:
         return
-    place.mkdir(parents=True)
+    # Renamed once it is whole: a process that is killed here must not leave a part of them for good.
+    making = folder / "problem.making"
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir(parents=True)
     taken: set[str] = set()
     for source in content.sources:
         stem = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in Path(source.file).stem)
@@ -129,4 +133,5 @@ def keep_sources(folder: Path, content: Content) -> None:
         while name in taken:
             name, number = f"{stem}-{number}.py", number + 1
         taken.add(name)
-        (place / name).write_text(source.text, encoding="utf-8", errors="replace")
+        (making / name).write_text(source.text, encoding="utf-8", errors="replace")
+    making.rename(place)
