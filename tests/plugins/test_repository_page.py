@@ -242,6 +242,16 @@ def test_shades_follow_the_objectives_direction() -> None:
     assert [row.model.model_id for row in rows if row.is_best] == ["0"]
 
 
+def test_the_best_model_of_a_long_line_is_drawn_below_what_is_left_of_it() -> None:
+    chain = [model(f"c{place:03}", f"c{place - 1:03}" if place else None, quality=place / 300) for place in range(300)]
+    tree = lineage_tree(chain)
+    assert len(tree.rows) <= 120
+    best = next(row for row in tree.rows if row.is_best)
+    assert best.model.model_id == "c299"
+    tops = [row for row in tree.rows if not row.depth]
+    assert [row.is_direct for row in tops] == [row.model.model_id == "c000" for row in tops]
+
+
 def test_of_many_models_the_best_and_their_line_are_drawn() -> None:
     chain = [model(f"c{place:03}", f"c{place - 1:03}" if place else None, quality=0.1) for place in range(40)]
     chain[-1] = chain[-1]._replace(quality=0.99)

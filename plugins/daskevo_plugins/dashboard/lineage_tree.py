@@ -54,7 +54,7 @@ class LineageTree:
 def lineage_tree(models: Sequence[ModelRow], most: int = MOST_ROWS) -> LineageTree:
     """Return the tree of the models of one scope.
 
-    If there are too many, the best ones and those with the most heirs are drawn, each with all its ancestors.
+    If there are too many, the best ones and those with the most heirs are drawn, each with its ancestors.
     """
     by_id = {model.model_id: model for model in models}
     parents = {model.model_id: _parent(model, by_id) for model in models}
@@ -112,8 +112,8 @@ def _without_circles(parents: dict[str, str | None]) -> None:
         known.update(walk)
 
 
-def _kept(models: Sequence[ModelRow], parents: Mapping[str, str | None], most: int) -> set[str]:
-    """Return the models to draw, each with all its ancestors."""
+def _kept(models: Sequence[ModelRow], parents: dict[str, str | None], most: int) -> set[str]:
+    """Return the models to draw, each with its ancestors; lines that are longer than half of all rows are cut above."""
     by_quality = sorted(models, key=lambda model: (-_rank(model), model.model_id))
     by_heirs = sorted(models, key=lambda model: (-model.heirs, model.model_id))
     kept: set[str] = set()
@@ -122,13 +122,17 @@ def _kept(models: Sequence[ModelRow], parents: Mapping[str, str | None], most: i
         for model in pair:
             line: list[str] = []
             current: str | None = model.model_id
-            # Up to a root, or to a model that is drawn already. A line that would not fit is left out as a whole: a
-            # model below nothing would look like one from scratch.
-            while current is not None and current not in kept and len(kept) + len(line) < most:
+            # Up to a root, or to a model that is drawn already.
+            while current is not None and current not in kept and len(line) < max(1, most // 2):
                 line.append(current)
                 current = parents[current]
-            if current is None or current in kept:
-                kept.update(line)
+            # A line that doesn't fit is left out as a whole: a part of it would push out others.
+            if not line or len(kept) + len(line) > most:
+                continue
+            if current is not None and current not in kept:
+                # Its ancestor is not drawn, and the row says so: it would look like one from scratch.
+                parents[line[-1]] = None
+            kept.update(line)
     return kept
 
 
