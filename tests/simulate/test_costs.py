@@ -97,6 +97,9 @@ def test_the_first_evaluation_of_each_trainer_is_left_out_but_for_what_it_prepar
     found = fitted(costs(), reports, "a run")
     assert (found.prepare_s, found.steps, found.training.fixed_s) == (3.0, 45, pytest.approx(1.0))
     assert found.sources["training"] == "a run"
+    # Trainers that had prepared before, in another run: it still takes what it took.
+    again = fitted(costs(prepare_s=4.0), _reports({"prepare": Phase(2e-5), "training": Phase(1.0)}, 20), "a later run")
+    assert (again.prepare_s, again.sources["prepare_s"]) == (4.0, costs().sources["prepare_s"])
     with pytest.raises(InvalidInput):
         settled(reports[:1])
 

@@ -17,6 +17,8 @@ from daskevo_workflows.simulate.costs import MeasuredCosts, Phase
 FEWEST = 8
 """Evaluations that a fit needs: of fewer the medians are taken."""
 MOST_SAVING = 0.95
+FRESH_S = 0.01
+"""A trainer that took less to prepare had done so before: to import Keras alone takes longer."""
 
 
 def settled(reports: Sequence[Report]) -> list[Report]:
@@ -37,6 +39,19 @@ def settled(reports: Sequence[Report]) -> list[Report]:
     if not found:
         raise InvalidInput("a run with fewer than two finished evaluations on a trainer says nothing of their costs")
     return found
+
+
+def prepared_s(reports: Sequence[Report]) -> float:
+    """Return the median of what the first evaluation of each trainer took to import Keras and prepare the data.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`settled`.
+    """
+    later = settled(reports)
+    first = [report for report in reports if report.status == "finished" and report not in later]
+    return statistics.median(report.seconds.get("prepare", 0.0) for report in first)
 
 
 def phase(reports: Sequence[Report], name: str) -> Phase:
@@ -84,7 +99,8 @@ def reports_of(run: str | Path) -> list[Report]:
 
 
 def fitted(costs: MeasuredCosts, reports: Sequence[Report], source: str) -> MeasuredCosts:
-    """Return costs with the evaluations of a run, and all else as it was.
+    """Return costs with the evaluations of a run, and all else as it was; what trainers prepare, too, if they had
+    prepared before it.
 
     Parameters
     ----------
@@ -92,9 +108,10 @@ def fitted(costs: MeasuredCosts, reports: Sequence[Report], source: str) -> Meas
         Says which run.
     """
     found = settled(reports)
-    first = [report for report in reports if report.status == "finished" and report not in found]
     changes: dict[str, Any] = {name: phase(found, name) for name in ("build", "first_step", "training", "scoring")}
-    changes["prepare_s"] = statistics.median(report.seconds.get("prepare", 0.0) for report in first)
+    # Trainers of an earlier run, or of another search, say nothing of what they prepare once.
+    if (prepared := prepared_s(reports)) >= FRESH_S:
+        changes["prepare_s"] = prepared
     changes["compile_s"] = statistics.median(report.seconds.get("compile", 0.0) for report in found)
     changes["inherit_s"] = statistics.median(report.seconds.get("inherit", 0.0) for report in found)
     put = statistics.median(report.seconds.get("put", 0.0) for report in found)

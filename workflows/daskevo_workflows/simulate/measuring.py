@@ -27,7 +27,7 @@ from daskevo_workflows.problems.building import graph_of, space_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.simulate.cluster import heartbeats_per_s
 from daskevo_workflows.simulate.costs import PHASES, MeasuredCosts, Phase, figures
-from daskevo_workflows.simulate.fitting import fitted
+from daskevo_workflows.simulate.fitting import fitted, prepared_s
 
 REDIS_S, REDIS_MODELS = 1.15, 60_000
 H5_BYTES, H5_PUT_S, H5_READ_S = 419.8e6, 0.505, 0.640
@@ -85,8 +85,8 @@ def measure(
             folder / "repository", "simulation", client=client, objective=str(nas_objective(problem))
         )
         say(f"a search of {evaluations} evaluations")
-        # Processes load and compile at first what they need: not what an evaluation costs.
-        nas.search(problem, repository=repository, evaluations=2 * trainers, run=folder / "before", seed=2)
+        # Processes load and compile at first what they need: not what an evaluation costs, but once each trainer.
+        before = nas.search(problem, repository=repository, evaluations=3 * trainers, run=folder / "before", seed=2)
         repository.best_match([graph_of(problem, space_of(problem).sample(np.random.default_rng(0)))])
         provider_s = _cpu(client)
         result = nas.search(
@@ -115,7 +115,8 @@ def measure(
     phases = dict.fromkeys(PHASES, Phase(0.0))
     costs = MeasuredCosts(machine_line(["distributed", "keras", "tensorflow"]), _SOURCES, steps=0, **phases, **found)  # type: ignore[arg-type]
     source = f"a search of {problem.name}, {evaluations} evaluations, {trainers} trainers"
-    return fitted(costs, list(result.reports), source)
+    first = f"a search of {problem.name} by trainers that had just begun, the first evaluation of each"
+    return fitted(costs, list(result.reports), source).but(first, prepare_s=prepared_s(before.reports))
 
 
 def nas_objective(problem: Problem) -> Objective:
