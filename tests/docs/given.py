@@ -123,7 +123,7 @@ GIVEN: Mapping[str, Callable[[Any, Path], dict[str, Any]]] = {
     "docs/snapshots.md": snapshots,
     "docs/results.md": results,
     "docs/stage-training.md": stages,
-    "docs/strategies.md": _digits,
+    "docs/strategies.md": lambda client, folder: _digits(client, folder, problem="digits"),
     "docs/tuning.md": studies,
     "docs/walltime.md": walltime,
     "docs/simulation.md": simulation,
@@ -152,6 +152,9 @@ SHORTER: Mapping[str, Mapping[str, str]] = {
     "docs/stage-training.md": {"later.advance(200": "later.advance(70"},
     "docs/strategies.md": {
         "AsynchronousHalving(1, 16, 4, candidates=48)": "AsynchronousHalving(1, 2, 2, candidates=2)",
+        "AsynchronousHalving(1, 9), repository=repository, evaluations=200": (
+            "AsynchronousHalving(1, 2, 2, candidates=2), repository=repository, evaluations=2"
+        ),
         "step=32": "step=3",
     },
     "docs/tuning.md": {
