@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from daskevo.tuning import Unit
 from daskevo.types import Objective
 from daskevo_workflows.evaluation.offered_metrics import check_objectives
 from daskevo_workflows.evaluation.transfer import FREEZE, Transfer
+from daskevo_workflows.execution import strategy_names
 from daskevo_workflows.execution.deadline import At, moment_of
 from daskevo_workflows.execution.event_kinds import SESSION
 from daskevo_workflows.execution.executor import Executor
@@ -28,7 +29,6 @@ from daskevo_workflows.execution.run_identity import identity_of, mind_problem
 from daskevo_workflows.execution.scheduler_lost import told_if_scheduler_gone
 from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.size_limits import SizeLimits, check_size_limits
-from daskevo_workflows.execution.strategy_names import STRATEGIES, strategy_named
 from daskevo_workflows.execution.synchronous_client import check_can_lead
 from daskevo_workflows.execution.time_limits import Limit, build_limit_s, check_limit
 from daskevo_workflows.problems import Problem, ProblemReference, refer
@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from daskevo.repository import Repository
 
 __all__ = ["STRATEGIES", "Found", "Progress", "Result", "Transfer", "figures", "frames", "look", "refine", "search"]
+
+
+STRATEGIES: Mapping[str, Callable[..., Strategy]] = strategy_names.STRATEGIES
+"""Strategies by their name on the command line. Those that train candidates in parts need to know how far; by name,
+`search` takes the problem's epochs."""
 
 
 def search(
@@ -322,7 +327,7 @@ def _with_objective(repository: Repository, goal: Objective) -> Repository:
 
 def _strategy(strategy: Strategy | str, epochs: int) -> Strategy:
     if isinstance(strategy, str):
-        return strategy_named(strategy, epochs)
+        return strategy_names.strategy_named(strategy, epochs)
     if not isinstance(strategy, Strategy):
         raise InvalidInput(f"{type(strategy).__name__} is no strategy: see daskevo.search.Strategy for its parts")
     return strategy
