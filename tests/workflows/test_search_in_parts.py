@@ -203,6 +203,20 @@ def test_candidates_that_fail_do_not_refuse_a_search_of_others(
         assert {report.failure.kind for report in result.reports if report.failure} <= {"rejected", "build", "error"}
 
 
+def test_compile_gets_the_model_alone_as_in_one_piece(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    problem = tiny()
+    text = problem.read_text() + "\n\nplain = compile\n\ndef compile(model, hyperparametersDEFAULT):\n"
+    body = "    assert hyperparameters is None\n    plain(model)\n"
+    problem.write_text(text.replace("DEFAULT", "=None") + body)
+    result = search(problem, InParts((1, 2)), repository, tmp_path)
+    assert {report.status for report in result.reports} == {"finished"}
+    problem.write_text(text.replace("DEFAULT", "") + body)
+    with pytest.raises(InvalidProblem, match="give the second argument a default"):
+        search(problem, InParts((1, 2)), repository, tmp_path / "another")
+
+
 def test_a_problem_that_fails_with_each_candidate_is_refused_before_there_is_a_run(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

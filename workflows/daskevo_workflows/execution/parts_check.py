@@ -20,7 +20,7 @@ from daskevo_workflows.evaluation.transfer import Transfer
 from daskevo_workflows.execution.alarm import Overdue, alarm
 from daskevo_workflows.execution.passed_functions import Callbacks
 from daskevo_workflows.execution.size_limits import SizeLimits, outside
-from daskevo_workflows.problems.building import graph_of, space_of
+from daskevo_workflows.problems.building import build_candidate, graph_of, space_of
 from daskevo_workflows.problems.protocol import Problem
 from daskevo_workflows.stage_training.begin import check_backend
 
@@ -102,13 +102,16 @@ def _check_problem(problem: Problem, unit: Unit, limits: SizeLimits, build_limit
 
 def _can_be_trained(problem: Problem, candidate: Candidate, unit: Unit, limits: SizeLimits) -> bool:
     """Return whether a search would train this candidate at all, and check that it can be trained in parts."""
-    from daskevo_workflows.stage_training import check
+    from daskevo.models import leaving_no_trace, seeded
+    from daskevo_workflows.stage_training.compiled import compiled
 
     with user_code(f"problem {problem.name!r}, looked at for one candidate,", passing=(DaskevoError,)):
         # Without weights: one beyond the limits may be larger than this process' memory.
         if limits and outside(limits, graph_of(problem, candidate)) is not None:
             return False
-        check(problem, configuration_of(problem, Request(0, model_id("check", 0), candidate), unit))
+        configuration = configuration_of(problem, Request(0, model_id("check", 0), candidate), unit)
+        with seeded(0), leaving_no_trace():
+            compiled(problem, configuration, 0, build_candidate(problem, candidate))
     return True
 
 

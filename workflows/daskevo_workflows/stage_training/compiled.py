@@ -56,7 +56,8 @@ def compiled(
     Parameters
     ----------
     model:
-        The model, if it is built already: with inherited weights and frozen layers, for one. None: the problem's.
+        The model, if a search has built it already: with inherited weights and frozen layers, for one. Its choices are
+        no hyper-parameters, so `compile` gets none, as in a search that trains in one piece. None: the problem's.
     watching:
         Keras callbacks besides the problem's own.
 
@@ -75,19 +76,20 @@ def compiled(
     chosen = copy.deepcopy(known.pop(ARCHITECTURE, {}))
     constants = AskedValue({**known, **chosen})
     everything = AskedValue({**known, **chosen, **configuration.at(0)})
-    if model is None and ARCHITECTURE in configuration.constants:
+    is_ours = model is None
+    if is_ours and ARCHITECTURE in configuration.constants:
         make = maker_of(problem, chosen, constants)
     else:
 
         def make() -> Any:
-            return problem.build(constants) if model is None else model
+            return problem.build(constants) if is_ours else model
 
     # The same names of layers in every process: they are part of the traced step.
     with seeded(seed), fresh_names(), settings_given_back():
         model = make()
         if not isinstance(model, keras.Model):
             raise InvalidProblem(f"build() of problem {problem.name!r} returned {type(model).__name__}, no keras.Model")
-        compile_model(problem, model, everything)
+        compile_model(problem, model, everything if is_ours else None)
         _check_model(model)
         generator = keras.random.SeedGenerator(seed >> 1)  # its states have 31 bits
         settings, others = _placed(problem, configuration, model, constants.names | everything.names | {ARCHITECTURE})
