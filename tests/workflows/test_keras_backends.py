@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from daskevo.errors import RunMismatch, VersionMismatch
 from daskevo.models import flatten
 from daskevo.runs.folder import read_info
 from daskevo.runs.mismatch import check_identity
-from daskevo.search import Random
-from daskevo.types import Objective
+from daskevo.search import Random, Request
+from daskevo.types import ModelId, Objective
+from daskevo_workflows.evaluation.evaluate import evaluate
 from daskevo_workflows.evaluation.transfer import Transfer
 from daskevo_workflows.execution import run_identity
 from daskevo_workflows.exporting.foreign_models import load_model_file
@@ -225,3 +227,14 @@ def test_other_backends_compare_their_own_version(monkeypatch: pytest.MonkeyPatc
     here["jax"] = "2.0"
     with pytest.raises(VersionMismatch, match=r"jax 1\.0.* but worker 't' runs .*jax 2\.0"):
         settings.check_versions(client, "worker 't'", trains=True)
+
+
+def test_a_trainer_that_came_later_does_not_train_on_another_backend() -> None:
+    client = {**settings.versions(), "keras_backend": "jax"}
+    request = Request(0, ModelId("m-0"), problem.space().candidate({"first": 4, "second": 3}))
+    handle = SimpleNamespace(settings=SimpleNamespace(versions=client))
+    assignment: Any = SimpleNamespace(key="m", topic="t", request=request, repository=handle)
+    report = evaluate(assignment)
+    assert report.status == "failed"
+    assert report.failure is not None
+    assert "client's Keras runs on jax, but that of worker None on tensorflow" in report.failure.message
