@@ -101,11 +101,13 @@ def test_too_little_is_no_forecast() -> None:
         forecast(measured([3.0] * 3), 100, 0)
 
 
+EVOLUTION = {**IDENTITY, "strategy": {"name": "evolution", "settings": {"population": 3, "sample": 2}}}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A run on two trainers: the first evaluation of each takes 11 s, the others 1 s, with 2 s between them."""
-    identity = {**IDENTITY, "strategy": {"name": "evolution", "settings": {"population": 3, "sample": 2}}}
-    record = RunRecord(tmp_path / "run", identity, {})
+    record = RunRecord(tmp_path / "run", EVOLUTION, {})
     try:
         requests = [Request(number, f"run-{number:05}", Candidate((number,))) for number in range(8)]
         record.asked(requests)
@@ -152,6 +154,9 @@ def test_what_a_record_says(folder: Path) -> None:
     assert found.load == Load(6.0, 7.0, 4, 2)
     first = measure(folder, first=4)
     assert len(first.samples) == 4
+    with RunRecord(folder, EVOLUTION, {}) as record:
+        record.event("session", "", keep_best=2)
+    assert measure(folder).kept == 3 + 2
     assert first.load is None
     assert first.living_share is None
 

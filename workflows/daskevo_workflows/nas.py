@@ -252,6 +252,7 @@ def search(
             deadline=ends,
             evaluation_limit_s=evaluation_limit_s,
             recycle_after=recycle_after,
+            keep_best=keep_best,
         )
         executor = Executor(
             client=repository.client,

@@ -17,7 +17,7 @@ from daskevo_workflows.execution.machine_load import LOAD, load_of
 from daskevo_workflows.results.forecast import Measured, Sample
 
 KEEP_BEST = 5
-"""Number of best models that a search keeps by default."""
+"""Number of best models that a search keeps by default, for records that don't say it."""
 
 
 def measure(folder: Path, first: int | None = None) -> Measured:
@@ -61,7 +61,7 @@ def measure(folder: Path, first: int | None = None) -> Measured:
         trainers=max(1, len(workers)),
         start_s=_start_s(sessions, timed),
         gap_s=statistics.fmean(gaps) if gaps else 0.0,
-        kept=_kept(strategy),
+        kept=_kept(strategy, begun),
         living_share=_share(lasts[-1:] if lasts else ()),
         recycle_after=_recycle_after(begun),
         restart_s=statistics.fmean(restarts) if restarts else 0.0,
@@ -116,16 +116,20 @@ def _start_s(sessions: Sequence[SessionRow], reports: Sequence[Report]) -> float
 
 def _recycle_after(begun: Sequence[Event]) -> int | None:
     """Return the number of evaluations after which the last session restarts a trainer; None: never or not known."""
-    # The last session's: each may have been begun with another value.
-    value = _fact(begun[-1], "recycle_after") if begun else None
+    return _whole(begun, "recycle_after")
+
+
+def _whole(begun: Sequence[Event], name: str) -> int | None:
+    """Return a number that the last session was begun with (each may have another one); None: not known."""
+    value = _fact(begun[-1], name) if begun else None
     return value if type(value) is int and value > 0 else None
 
 
-def _kept(strategy: JSON) -> int | None:
+def _kept(strategy: JSON, begun: Sequence[Event]) -> int | None:
     """Return the number of models that a search keeps; None: all."""
     settings = strategy.get("settings") if isinstance(strategy, Mapping) else None
     population = settings.get("population") if isinstance(settings, Mapping) else None
-    return population + KEEP_BEST if type(population) is int else None
+    return population + (_whole(begun, "keep_best") or KEEP_BEST) if type(population) is int else None
 
 
 def _share(samples: Sequence[Event]) -> float | None:
