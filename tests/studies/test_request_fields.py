@@ -14,6 +14,7 @@ from daskevo.runs import RunRecord, RunState
 from daskevo.search import Random, Repeat, Replay, Request, Retry, Stop, View
 from daskevo.space import Choice, Space
 from daskevo.types import Objective
+from daskevo_workflows.evaluation.transfer import Transfer
 from daskevo_workflows.execution import candidates
 from daskevo_workflows.execution.candidates import Candidates
 from daskevo_workflows.execution.search_settings import SearchSettings
@@ -81,13 +82,13 @@ Ran = tuple[Sequence[Request], Sequence[int]]
 """Requests in their order, and their numbers in the order in which they were started."""
 
 
-def in_nas(strategy: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, *, unit: Any = None) -> Ran:
+def in_nas(strategy: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Ran:
     """Ask, build and order as `nas.search` does, and train nothing."""
     monkeypatch.setattr(candidates, "graph_and_key", lambda problem, point: (Graph(bytes(point.values)), b""))
     record = RunRecord(folder / "search", {"problem": "small"})
     state = RunState(Objective.parse("max quality"), 4, record.info.label)
     strategy.start(SPACE, [Objective.parse("max quality")], 0)
-    made = Candidates(Small(), strategy, record, state, SearchSettings(unit=unit), list, lambda report: None)  # type: ignore[arg-type]
+    made = Candidates(Small(), strategy, record, state, SearchSettings(**settings), list, lambda report: None)  # type: ignore[arg-type]
     try:
         made.prepare(2)
         made.prepare(2)
@@ -211,6 +212,31 @@ def test_a_training_that_goes_on_is_not_changed(
     assert (again.training, again.repeat) == (request.training, request.repeat)
     with pytest.raises(InvalidInput, match="request 1"):
         go(Continues(**own), "changed")
+
+
+class Misnumbered(Asks):
+    """Gives all requests of an answer the same number."""
+
+    def ask(self, view: View) -> list[Request] | Stop:
+        answer = super().ask(view)
+        return answer if isinstance(answer, Stop) else [view.request(0, request.candidate) for request in answer]
+
+
+@pytest.mark.parametrize("mode", [in_nas, in_study, on_table, in_simulation], ids=lambda mode: mode.__name__)
+def test_a_request_that_is_numbered_otherwise_is_refused(
+    mode: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidInput, match=r"numbers a request 0 .* where 1 and .*view\.request"):
+        mode(Misnumbered(), tmp_path, monkeypatch)
+
+
+def test_a_policy_that_trains_on_after_the_last_step_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = Transfer(unfreeze_epochs=1)
+    with pytest.raises(InvalidInput, match="unfreeze_epochs"):
+        in_nas(Asks(1, until_step=3), tmp_path, monkeypatch, transfer=policy)
+    in_nas(Asks(1), tmp_path / "without", monkeypatch, transfer=policy)
 
 
 def test_a_search_is_told_once_how_far_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from daskevo_workflows.evaluation.failures import say_error
 from daskevo_workflows.evaluation.training import check_training
 from daskevo_workflows.execution.alarm import Overdue, alarm
 from daskevo_workflows.execution.event_log import note
-from daskevo_workflows.execution.request_fields import refuse_fields
+from daskevo_workflows.execution.request_fields import check_numbers, refuse_fields
 from daskevo_workflows.execution.running_task import failed
 from daskevo_workflows.execution.search_settings import SearchSettings
 from daskevo_workflows.execution.size_limits import outside
@@ -130,6 +130,7 @@ class Candidates:
                 f"strategy {self._strategy.name!r} asks for hyper-parameters over time (`sequence`): evaluations train "
                 "with those of the problem; leave it None"
             )
+        check_numbers(self._strategy, view, answer[:wanted])
         requests = [self._completed(request) for request in answer[:wanted]]
         # Record before anything uses them: a resumed run goes on with the same numbers and model ids.
         self._record.asked(requests)
@@ -150,6 +151,11 @@ class Candidates:
             raise InvalidInput(
                 f"strategy {self._strategy.name!r} has request {request.number} train {request.training['epochs']} "
                 f"epochs, and until step {request.until_step}: say one of them"
+            )
+        if request.until_step is not None and self._settings.transfer.unfreeze_epochs:
+            raise InvalidInput(
+                f"strategy {self._strategy.name!r} ends request {request.number} at step {request.until_step}, and the "
+                "transfer policy trains unfreeze_epochs after that: leave out one of them"
             )
         # Only a Space is in the record in full; for other spaces store the chosen values by name.
         choices = None if isinstance(self._space, Space) else self._space.values(request.candidate)

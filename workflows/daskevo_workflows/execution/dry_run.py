@@ -10,6 +10,7 @@ from daskevo.runs import RunState, identity
 from daskevo.search import Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
 from daskevo.types import Objective
+from daskevo_workflows.execution.request_fields import check_numbers
 
 LABEL = "dry"
 
@@ -62,7 +63,7 @@ def run_dry(
     Raises
     ------
     InvalidInput
-        If a number is below 1, or the seed below 0.
+        If a number is below 1, or the seed below 0, or the strategy numbers its requests otherwise than the view.
     """
     if evaluations < 1 or at_once < 1 or seed < 0:
         raise InvalidInput(
@@ -82,6 +83,7 @@ def run_dry(
             stop = "waiting", f"strategy {strategy.name!r} waits for reports, and none is under way"
             break
         requests = answer[: view.wanted]
+        check_numbers(strategy, view, requests)
         run_state.ask(requests)
         for request in sorted(requests, key=lambda request: -request.priority):
             name = identity(request, architecture(request))

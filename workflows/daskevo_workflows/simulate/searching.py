@@ -22,7 +22,7 @@ from daskevo.search import BEST_MATCH, Report, Request, Stop, Strategy, View
 from daskevo.space import ModelSpace
 from daskevo.types import Objective
 from daskevo_workflows.evaluation.transfer import FREEZE
-from daskevo_workflows.execution.request_fields import refuse_fields
+from daskevo_workflows.execution.request_fields import check_numbers, refuse_fields
 from daskevo_workflows.simulate.clock import Clock
 from daskevo_workflows.simulate.cluster import TRAINERS_PER_PROVIDER, Cluster, Layout
 from daskevo_workflows.simulate.costs import MeasuredCosts
@@ -234,7 +234,8 @@ class _SimulatedSearch:
         if wanted < 1 or self.exhausted:
             return False
         run_state = self.run_state
-        answer = self.strategy.ask(View(wanted, run_state.next_number, LABEL, run_state.asked, run_state.pending))
+        view = View(wanted, run_state.next_number, LABEL, run_state.asked, run_state.pending)
+        answer = self.strategy.ask(view)
         if isinstance(answer, Stop):
             self.exhausted = True
             return False
@@ -243,6 +244,7 @@ class _SimulatedSearch:
                 f"strategy {self.strategy.name!r} continues trainings, or has hyper-parameters over time: simulate it "
                 "with daskevo.tuning.simulate"
             )
+        check_numbers(self.strategy, view, answer[:wanted])
         for request in answer[:wanted]:
             refuse_fields(self.strategy, request, REFUSED)
         requests = [

@@ -18,7 +18,7 @@ from daskevo.tuning import ConfigurationSpace
 from daskevo.types import ModelId, Objective
 from daskevo_workflows.execution.deadline import WALLTIME, At, Deadline, moment_of
 from daskevo_workflows.execution.progress import say_failure
-from daskevo_workflows.execution.request_fields import refuse_fields
+from daskevo_workflows.execution.request_fields import check_numbers, refuse_fields
 from daskevo_workflows.execution.run_deadline import grace_s
 from daskevo_workflows.studies.accounts import Figures
 from daskevo_workflows.studies.closing_copies import copy_all, time_to_copy
@@ -246,6 +246,7 @@ class Leading:
             answer = self._strategy.ask(view)
             if isinstance(answer, Stop):
                 return nothing_left(self._strategy, answer)
+            check_numbers(self._strategy, view, answer[: max(0, wanted)])
             requests = [self._until(request) for request in answer[: max(0, wanted)]]
             self._asked.update(request.candidate for request in requests)
             self._submit(requests)
