@@ -7,10 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from daskevo.extras import keras_backend
+
 
 def trainer_environment(threads: int, gpu: str | None) -> dict[str, str]:
-    """Return the environment of a trainer: threads for TensorFlow and BLAS, one GPU with memory growth or none."""
+    """Return the environment of a trainer: threads for Keras' backend and BLAS, one GPU with memory growth or none."""
+    # JAX looks at nothing else, and would take as many threads as there are cores, for each trainer.
+    threads_of_jax = {"NPROC": str(threads)} if keras_backend() == "jax" else {}
     return {
+        **threads_of_jax,
         "OMP_NUM_THREADS": str(threads),
         "OPENBLAS_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import daskevo
-from daskevo.deploy import settings
+from daskevo.deploy import settings, worker_environment
 from daskevo.errors import RunMismatch, VersionMismatch
 from daskevo.models import flatten
 from daskevo.runs.folder import read_info
@@ -238,3 +238,21 @@ def test_a_trainer_that_came_later_does_not_train_on_another_backend() -> None:
     assert report.status == "failed"
     assert report.failure is not None
     assert "client's Keras runs on jax, but that of worker None on tensorflow" in report.failure.message
+
+
+def test_the_threads_of_a_trainer_are_those_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "NPROC" not in worker_environment.trainer_environment(3, None)
+    monkeypatch.setattr(worker_environment, "keras_backend", lambda: "jax")
+    assert worker_environment.trainer_environment(3, None)["NPROC"] == "3"
+
+
+@pytest.mark.long
+def test_tensorflow_beside_another_backend_is_imported_without_a_word() -> None:
+    code = (
+        "from daskevo_workflows.evaluation.quiet_import import import_keras; import_keras()\n"
+        "import keras, sys; keras.saving.serialize_keras_object(keras.layers.Dense(2))\n"
+        "print(keras.config.backend(), 'tensorflow' in sys.modules)"
+    )
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("jax True\n", "")
