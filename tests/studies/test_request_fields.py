@@ -251,11 +251,12 @@ def test_a_table_continues_what_it_has_trained_with_the_same_seed() -> None:
         def ask(self, view: View) -> list[Request] | Stop:
             candidate = next(iter(table.space.enumerate()))
             own = {} if view.next_number == 0 else {"continues": f"{view.prefix}-00000", **self.own}
-            return [view.request(0, candidate, until_step=table.steps_per_epoch * (1 + view.next_number), **own)]
+            own = {"until_step": table.steps_per_epoch * (1 + view.next_number), **own}
+            return [view.request(0, candidate, **own)]
 
     run = run_on_table(Goes(), table, 2, seed=0)
     assert [report.quality for report in run.reports] == list(table[run.requests[0].candidate].qualities[0][:2])
-    for own in ({"repeat": 1}, {"continues": "stranger"}):
+    for own in ({"repeat": 1}, {"continues": "stranger"}, {"until_step": table.steps_per_epoch}):
         with pytest.raises(InvalidInput, match="continues"):
             run_on_table(Goes(**own), table, 2, seed=0)
 

@@ -124,7 +124,7 @@ def run_on_table(
     def evaluate(request: Request) -> Report:
         refuse_fields(strategy, request, REFUSED)
         if request.continues is not None:
-            _check_continued(request, asked.get(request.continues))
+            _check_continued(table, request, asked.get(request.continues))
         asked[request.model_id] = request
         return _report(table, goals[0], request, seed)
 
@@ -155,7 +155,7 @@ def _report(table: Table, goal: Objective, request: Request, seed: int) -> Repor
     )
 
 
-def _check_continued(request: Request, before: Request | None) -> None:
+def _check_continued(table: Table, request: Request, before: Request | None) -> None:
     """Refuse to continue anything but the same training: its later epochs are what the table has."""
     if before is None:
         raise InvalidInput(
@@ -167,6 +167,8 @@ def _check_continued(request: Request, before: Request | None) -> None:
             f"request {request.number} continues the model of another candidate or repeat: the table has none that was "
             "trained as two"
         )
+    if (ends := _epochs(table, request)) <= (begins := _epochs(table, before)):
+        raise InvalidInput(f"request {request.number} ends after {ends} epochs, and continues after {begins}")
 
 
 def _trained(table: Table, request: Request, seed: int) -> int:
