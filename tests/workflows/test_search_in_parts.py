@@ -71,6 +71,15 @@ def test_parts_give_the_bits_of_one_piece(
     assert dict(parts[-1].metrics) == dict(whole.reports[-1].metrics)
 
 
+def test_seconds_as_an_objective_are_those_of_all_parts(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    goals = ["max val_accuracy", "min seconds"]
+    _, *parts = search(tiny(), InParts((1, 2, 3)), repository, tmp_path, objective=goals).reports
+    spent = np.cumsum([report.seconds["first_step"] + report.seconds["training"] for report in parts])
+    assert [report.metrics["seconds"] for report in parts] == pytest.approx(spent, abs=1e-5)
+
+
 def test_each_part_stores_what_it_changed_and_only_states_that_go_on_stay(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

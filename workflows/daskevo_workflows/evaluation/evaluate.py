@@ -157,7 +157,10 @@ def _trained(
         # Before the put: such weights would be inherited.
         if why := lost_its_way(metrics):
             raise Failed("not finite", why)
-        metrics = {**metrics, **missing(objectives, metrics, child.graph, draft.seconds)}
+        seconds = sum(draft.seconds.get(phase, 0.0) for phase in ("first_step", "training"))
+        if before is not None:
+            seconds += before.seconds
+        metrics = {**metrics, **missing(objectives, metrics, child.graph, seconds)}
         draft.fields.update(step=steps, metrics=finite(metrics))
         qualities = [_quality(one, metrics) for one in objectives if one.metric in metrics or one.metric != "own_bytes"]
         extra = {"report": draft.kept(), "candidate": request.candidate.to_json(), "trajectory": name}
@@ -171,7 +174,7 @@ def _trained(
                 finite=True,
             )
             if part is not None and assignment.keeps_state:
-                part.keep(child.model_id, child.frozen_layers, draft.inherited(), finite(metrics))
+                part.keep(child.model_id, child.frozen_layers, draft.inherited(), seconds, finite(metrics))
         stored = own_bytes(child.record)
         return {
             "status": "finished",

@@ -2,7 +2,7 @@
 
 - ``parameters``: number of values in all tensors; ``depth``: layers with weights on the longest such path; ``flops``:
   operations of one prediction (see :mod:`daskevo.models.flops` for what is counted).
-- ``seconds``: training time on the trainer; it varies between runs.
+- ``seconds``: training time on the trainer, of all parts if there are several; it varies between runs.
 - ``own_bytes``: bytes of the tensors that the model had to store itself. It is known only after storing, so it can't be
   the first objective, which is the quality stored with the model.
 """
@@ -46,19 +46,19 @@ def of_graph(name: str, graph: ArchitectureGraph) -> int:
 
 
 def missing(
-    objectives: Sequence[Objective], metrics: Mapping[str, Any], graph: ArchitectureGraph, seconds: Mapping[str, float]
+    objectives: Sequence[Objective], metrics: Mapping[str, Any], graph: ArchitectureGraph, seconds: float
 ) -> dict[str, float]:
     """Return metrics of objectives that training did not return and that are known before the model is stored.
 
     Parameters
     ----------
     seconds:
-        Seconds by phase of the evaluation.
+        For which the model was trained.
     """
     wanted = {objective.metric for objective in objectives}.difference(metrics)
     found: dict[str, float] = {name: of_graph(name, graph) for name in OF_GRAPHS if name in wanted}
     if "seconds" in wanted:
-        found["seconds"] = seconds.get("first_step", 0.0) + seconds.get("training", 0.0)
+        found["seconds"] = seconds
     return found
 
 

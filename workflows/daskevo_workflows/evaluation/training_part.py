@@ -59,12 +59,15 @@ class PartBefore:
         Layers that were frozen then; indices in ``graph.layers``.
     fields:
         Report fields that say what was inherited then.
+    seconds:
+        Seconds for which it was trained, in all parts until here.
     """
 
     snapshot: StoredSnapshot
     training: str
     frozen: tuple[int, ...]
     fields: Mapping[str, Any]
+    seconds: float
 
     def freezes(self, model: Any) -> Callable[[Any], bool]:
         """Return the freeze policy that freezes the same layers in a model of the same architecture."""
@@ -89,7 +92,14 @@ def part_before(assignment: EvaluationAssignment) -> PartBefore | None:
         _say_gone(assignment, error.message)
         return None
     match snapshot.extra:
-        case {"began": {"training": str(training), "frozen": list(frozen), "report": dict(fields)}}:
+        case {
+            "began": {
+                "training": str(training),
+                "frozen": list(frozen),
+                "report": dict(fields),
+                "seconds": float(seconds),
+            }
+        }:
             pass
         case _:
             _say_gone(assignment, f"{name} doesn't say how its training began")
@@ -99,7 +109,7 @@ def part_before(assignment: EvaluationAssignment) -> PartBefore | None:
         _say_gone(assignment, f"{name} was trained with other versions ({words})")
         return None
     transfer = TransferReport.from_json(fields["transfer"])
-    return PartBefore(snapshot, training, tuple(frozen), {**fields, "transfer": transfer})
+    return PartBefore(snapshot, training, tuple(frozen), {**fields, "transfer": transfer}, seconds)
 
 
 def _say_gone(assignment: EvaluationAssignment, why: str) -> None:
@@ -214,12 +224,14 @@ class TrainingPart:
         training.finish()
         return metrics
 
-    def keep(self, model_id: ModelId, frozen: tuple[int, ...], report: JSON, metrics: Mapping[str, Any]) -> None:
-        """Store the state, so that the training can be continued; `frozen` and `report` as `PartBefore` has them.
+    def keep(
+        self, model_id: ModelId, frozen: tuple[int, ...], report: JSON, seconds: float, metrics: Mapping[str, Any]
+    ) -> None:
+        """Store the state, so that the training can be continued; other arguments as `PartBefore` has them.
 
         Without room it goes unstored, and whoever continues the training begins it again.
         """
-        began = {"training": self._training_name, "frozen": list(frozen), "report": report}
+        began = {"training": self._training_name, "frozen": list(frozen), "report": report, "seconds": seconds}
         extra = {**self._state.extra, "began": began}
         assignment = self._assignment
         try:
