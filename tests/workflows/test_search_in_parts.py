@@ -226,6 +226,46 @@ def test_compile_gets_the_model_alone_as_in_one_piece(
         search(problem, InParts((1, 2)), repository, tmp_path / "another")
 
 
+def test_metrics_that_are_no_numbers_are_left_out_as_in_one_piece(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    problem = tiny()
+    problem.write_text(
+        problem.read_text()
+        + """
+
+plain = score
+
+def compile(model):
+    import keras
+
+    classes = keras.metrics.F1Score(average=None)
+    model.compile(keras.optimizers.SGD(0.1), "categorical_crossentropy", metrics=[classes], run_eagerly=True)
+
+def callbacks():
+    import keras
+
+    return [keras.callbacks.TerminateOnNaN()]
+
+def score(model, data):
+    x, y = data.validation
+    return plain(model, Data(data.train, (x, y.argmax(1)))) | {"note": "good", "rows": np.ones((2, 2)), "most": 10**400}
+
+whole = data
+
+def data():
+    (x, y), (x_val, y_val) = whole().train, whole().validation
+    return Data((x, np.eye(2, dtype=np.float32)[y]), (x_val, np.eye(2, dtype=np.float32)[y_val]))
+"""
+    )
+    _, *parts = search(problem, InParts((1, 2)), repository, tmp_path / "a").reports
+    one_piece = search(problem, "random", repository, tmp_path / "b", 1).reports
+    for report in (*parts, *one_piece):
+        assert (report.status, report.failure) == ("finished", None)
+        assert report.metrics.keys() == {"loss", "val_accuracy", "most"}
+        assert report.metrics["most"] is None
+
+
 def test_a_problem_that_fails_with_each_candidate_is_refused_before_there_is_a_run(
     repository: Any, tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

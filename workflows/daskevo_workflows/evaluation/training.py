@@ -196,17 +196,21 @@ def lost_its_way(metrics: Mapping[str, Any]) -> str:
 
 def finite(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the metrics as JSON numbers; values that are not finite become None."""
-    found: dict[str, float | None] = {}
+    return {name: number if math.isfinite(number) else None for name, number in numbers(metrics).items()}
+
+
+def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics that are numbers, as such; what else there is, arrays and texts, is left out."""
+    found: dict[str, float] = {}
     for name, value in metrics.items():
         if getattr(value, "ndim", 0):
             continue  # an array, if of one value: which it is of is not said
         try:
-            number = float(value)
+            found[str(name)] = float(value)
         except OverflowError:  # an integer beyond 10**308
-            number = math.inf
+            found[str(name)] = math.inf
         except (TypeError, ValueError):
             continue
-        found[str(name)] = number if math.isfinite(number) else None
     return found
 
 

@@ -64,6 +64,13 @@ def _offers_state(callback: Any) -> bool:
     return all(callable(getattr(callback, name, None)) for name in ("save_own_variables", "load_own_variables"))
 
 
+def _as_number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.asarray(value)
+
+
 def _own_attributes(callback: Any) -> list[str]:
     return sorted(set(vars(callback)) - set(vars(keras.callbacks.Callback())))
 
@@ -110,8 +117,8 @@ class Callbacks:
         """
         if not self._all:
             return
-        # Numbers, not tensors, as Keras' own fit() passes them.
-        given = None if logs is None else {name: float(value) for name, value in logs.items()}
+        # Numbers, not tensors, as Keras' own fit() passes them; of several values each, arrays.
+        given = None if logs is None else {name: _as_number(value) for name, value in logs.items()}
         for callback in self._all:
             getattr(callback, hook)(number, given)
         if self._model.stop_training:

@@ -10,7 +10,7 @@ from daskevo.errors import InvalidInput, InvalidProblem
 from daskevo.models.keras_private import drawing_from
 from daskevo.repository import Snapshot
 from daskevo.tuning import Trajectory
-from daskevo_workflows.evaluation.training import Stopwatch
+from daskevo_workflows.evaluation.training import Stopwatch, numbers
 from daskevo_workflows.fitting.validation import PREFIX
 from daskevo_workflows.stage_training.augmentation import augmented
 from daskevo_workflows.stage_training.compiled import compiled
@@ -133,7 +133,7 @@ class KerasTraining:
     def score(self) -> dict[str, float]:
         with self._stopwatch.phase("scoring"), self._state.untouched(), drawing_from(self._made.generator):
             # Read before scoring, which may call evaluate() and so reset them.
-            metrics = {name: float(value) for name, value in self._model.get_metrics_result().items()}
+            metrics = numbers(self._model.get_metrics_result())
             # As fit does it at its end; it acts where the optimizer averages weights.
             self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
             scored = self._problem.score(self._model, self._data)
@@ -141,7 +141,7 @@ class KerasTraining:
                 raise InvalidProblem(
                     f"score() of problem {self._problem.name!r} returned {type(scored).__name__}, not metrics by name"
                 )
-        return {**metrics, **{str(name): float(value) for name, value in scored.items()}}
+        return {**metrics, **numbers(scored)}
 
     def _load(self, trajectory: Trajectory, snapshot: Snapshot, other_versions: bool) -> None:
         extra = check_same(snapshot, self._origin, trajectory, other_versions)
