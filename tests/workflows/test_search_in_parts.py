@@ -26,6 +26,7 @@ from daskevo.types import ModelId
 from daskevo_workflows import nas
 from daskevo_workflows.evaluation.training_part import state_name
 from daskevo_workflows.evaluation.transfer import Transfer
+from daskevo_workflows.problems import refer
 from tests.waiting import wait_for_reports
 from tests.workflows.in_parts import InParts
 
@@ -264,6 +265,23 @@ def data():
         assert (report.status, report.failure) == ("finished", None)
         assert report.metrics.keys() == {"loss", "val_accuracy", "most"}
         assert report.metrics["most"] is None
+
+
+def test_metrics_of_validation_data_are_there_as_in_one_piece(
+    client: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    import daskevo
+
+    goal = "min val_loss"
+    other = daskevo.open(tmp_path / "repository", "tiny", client=client, objective=goal, shards=8)
+    problem = tiny(validate=True)
+    _, *parts = search(problem, InParts((1, 2)), other, tmp_path / "a", objective=goal).reports
+    (report,) = search(problem, "random", other, tmp_path / "b", 1, objective=goal).reports
+    assert {part.metrics.keys() == report.metrics.keys() for part in parts} == {True}
+    for part in parts:
+        model, (x, y) = other.load(part.model_id), refer(problem).load().data().validation
+        model.compile(loss="sparse_categorical_crossentropy")
+        assert part.quality == pytest.approx(model.evaluate(x, y, verbose=0), rel=1e-5)
 
 
 def test_a_problem_that_fails_with_each_candidate_is_refused_before_there_is_a_run(

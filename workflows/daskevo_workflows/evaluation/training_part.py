@@ -216,7 +216,8 @@ class TrainingPart:
             training.advance(self._until, lambda step: True)
             self._state: Snapshot = training.snapshot()
             with draft.phase("scoring"):
-                metrics: dict[str, Any] = training.score()
+                # Before the score, whose names come first, and without averaged weights, as at an epoch's end in `fit`.
+                metrics: dict[str, Any] = {**training.validate(), **training.score()}
         finally:
             for phase, name in _PHASES.items():
                 if phase in training.seconds:

@@ -91,12 +91,15 @@ class Callbacks:
     ----------
     want_validation:
         Whether the end of an epoch has to come with metrics of the validation data.
+    validates:
+        Whether there are such metrics at all: without callbacks, nobody reads those of an epoch.
     """
 
     def __init__(self, callbacks: Sequence[Any], model: Any, problem: Any = None) -> None:
         check_callbacks(callbacks)
         self._all = list(callbacks)
-        self.want_validation = bool(callbacks) and wants_validation(problem, callbacks)
+        self.validates = wants_validation(problem, callbacks)
+        self.want_validation = bool(callbacks) and self.validates
         self._model = model
         for callback in self._all:
             callback.set_model(model)

@@ -130,6 +130,13 @@ class KerasTraining:
         """Give the model the weights that `score` sees: averages, if the optimizer keeps some. No step may follow."""
         self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
 
+    def validate(self) -> dict[str, float]:
+        """Return metrics of the validation data at this step, if problem or callbacks want them after each epoch."""
+        if not self._made.callbacks.validates:
+            return {}
+        with self._stopwatch.phase("scoring"):
+            return numbers(self._validated())
+
     def score(self) -> dict[str, float]:
         with self._stopwatch.phase("scoring"), self._state.untouched(), drawing_from(self._made.generator):
             # Read before scoring, which may call evaluate() and so reset them.
@@ -205,15 +212,17 @@ class KerasTraining:
     def _epoch_metrics(self) -> dict[str, Any]:
         """Return the metrics of this epoch, those of the validation data among them if a callback wants them."""
         metrics = dict(self._model.get_metrics_result())
-        if not self._made.callbacks.want_validation:
-            return metrics
+        return {**metrics, **self._validated()} if self._made.callbacks.want_validation else metrics
+
+    def _validated(self) -> dict[str, Any]:
+        """Return loss and metrics of the validation data, named as Keras' `fit` names them."""
         x, y, weights = (*self._data.validation, None, None)[:3]
         batch_size = None if y is None else self._problem.batch_size  # a dataset has batches already
         with self._state.untouched(), drawing_from(self._made.generator):
             found = self._model.evaluate(
                 x, y, sample_weight=weights, batch_size=batch_size, verbose=0, return_dict=True
             )
-        return {**metrics, **{f"{PREFIX}{name}": value for name, value in found.items()}}
+        return {f"{PREFIX}{name}": value for name, value in found.items()}
 
     def _in_order(self) -> tuple[Any, Any]:
         """Return the order of this epoch, as array and as tensor. # (n_rows,)"""
