@@ -291,6 +291,8 @@ def test_a_problem_that_fails_with_each_candidate_is_refused_before_there_is_a_r
     with pytest.raises(InvalidProblem, match=r"raised ValueError: does not train .*in compile"):
         search(problem, AsynchronousHalving(1, 2, 2), repository, tmp_path)
     assert not (tmp_path / "run").exists()
+    with pytest.raises(InvalidProblem, match="makes them, raised ZeroDivisionError"):
+        search(tiny(), AsynchronousHalving(1, 2, 2), repository, tmp_path, callbacks=lambda: [1 / 0])
     # Candidates that are too large are not made with weights, here either.
     with pytest.raises(RunFailed, match="nothing finished"):
         search(problem, AsynchronousHalving(1, 2, 2), repository, tmp_path, limits={"parameters": (None, 10)})

@@ -74,7 +74,9 @@ def check_parts(
     import_keras()
     from daskevo_workflows.stage_training.callbacks import check_callbacks
 
-    check_callbacks(fresh(callbacks))
+    with user_code("callbacks, the function that makes them,", passing=(DaskevoError,)):
+        watching = fresh(callbacks)
+    check_callbacks(watching)
     _check_problem(problem, unit, limits, build_limit_s)
     return unit
 
