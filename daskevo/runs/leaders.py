@@ -22,7 +22,7 @@ class Moves(NamedTuple):
 
 
 class Leaders:
-    """Finished reports, ordered by quality.
+    """Finished reports, ordered by quality; of a candidate that is trained in parts, the best part.
 
     Parameters
     ----------
@@ -39,18 +39,25 @@ class Leaders:
         self._keep = keep
         self._ranks: dict[int, tuple[float, ...]] = {}
         self._ordered: list[tuple[float, int]] = []
+        self._best_part: dict[int, int] = {}
+        """Number of a report -> that of the best part so far of the same candidate."""
         self._front: list[int] = []
         self.kept: list[int] = []
         """Numbers of the reports whose models are kept, best first by the first objective."""
 
-    def add(self, report: Report) -> Moves:
-        """Add a report; one without a finite value for each objective is never among the best."""
+    def add(self, report: Report, continues: int | None = None) -> Moves:
+        """Add a report; one without a finite value for each objective is never among the best.
+
+        Parameters
+        ----------
+        continues:
+            Number of the report whose training this one goes on with.
+        """
         ranks = ranks_of(self._objectives, {**report.metrics, self._objectives[0].metric: report.own_quality})
         if ranks is None:
             return Moves()
         self._ranks[report.number] = ranks
-        # Ties go to the earlier report, so that the order is unique.
-        insort(self._ordered, (-ranks[0], report.number))
+        self._put_in_order(report.number, self._best_part.get(-1 if continues is None else continues))
         before = self.kept
         if len(self._objectives) == 1:
             self.kept = self.best(self._keep)
@@ -60,6 +67,19 @@ class Leaders:
             tuple(number for number in self.kept if number not in before),
             tuple(number for number in before if number not in self.kept),
         )
+
+    def _put_in_order(self, number: int, earlier: int | None) -> None:
+        """Put a report in the place of the best earlier part of its candidate, if it is better."""
+        # Ties go to the earlier report, so that the order is unique.
+        place = -self._ranks[number][0], number
+        if earlier is not None:
+            other = -self._ranks[earlier][0], earlier
+            if other < place:
+                self._best_part[number] = earlier
+                return
+            self._ordered.remove(other)
+        self._best_part[number] = number
+        insort(self._ordered, place)
 
     def _kept_of_the_front(self, newcomer: int) -> list[int]:
         self._front = self._undominated([*self._front, newcomer])

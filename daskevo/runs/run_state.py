@@ -164,7 +164,8 @@ class RunState:
         if identity is not None and reusable and report.status != "duplicate":
             # The first result stays the one that duplicates refer to.
             self.done.setdefault(identity, report.number)
-        moves = self._leaders.add(report)
+        continues = self.requests[report.number].continues
+        moves = self._leaders.add(report, None if continues is None else self.numbers.get(continues))
         return [
             LabelChange(action, self.best_label, self.reports[number].model_id)
             for action, numbers in (("hold", moves.entered), ("release", moves.dropped))

@@ -76,6 +76,18 @@ def test_one_objective_is_a_list_of_the_best(direction: str) -> None:
     assert leaders.front() == ([2, 6] if direction == "max" else [1])
 
 
+def test_of_a_candidate_that_is_trained_in_parts_the_best_part_leads() -> None:
+    leaders = Leaders(BOTH[:1], 2)
+    leaders.add(report(0, 0.5))
+    leaders.add(report(1, 0.4))
+    assert leaders.add(report(2, 0.6), continues=0) == Moves((2,), (0,))
+    assert leaders.add(report(3, 0.55), continues=2) == Moves()
+    assert leaders.best() == leaders.kept == [2, 1]
+    assert leaders.add(report(4, 0.7), continues=3) == Moves((4,), (2,))
+    leaders.add(report(5, 0.4), continues=1)
+    assert leaders.best() == [4, 1]
+
+
 def test_nothing_finite_is_no_front() -> None:
     for objectives in (BOTH, BOTH[:1]):
         leaders = Leaders(objectives, 2)

@@ -97,7 +97,10 @@ def test_each_part_stores_what_it_changed_and_only_states_that_go_on_stay(
     # Nothing continues from the last part, and the states before went with their models.
     assert {snapshot.name for snapshot in repository.snapshots()} == {state_name(first.model_id)}
     kept = {model.model_id for model in repository.models()}
-    assert kept == {report.model_id for report in result.reports}  # as the best
+    # The population, and of each candidate the best part.
+    best = max(parts, key=lambda report: report.quality)
+    assert kept == {first.model_id, parts[-1].model_id, best.model_id}
+    assert {found.model_id for found in result.best(5)} == {first.model_id, best.model_id}
     assert result.summary()["live_models"] == len(kept)
     assert repository.verify().clean
 
