@@ -76,10 +76,11 @@ def build(choices):
     if FAULTS.get(choices["second"]) == "lambda":
         tensor = keras.layers.Lambda(lambda x: x)(tensor)
     tensor = keras.layers.Dense(choices["second"])(tensor)
-    model = keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))
     if FAULTS.get(choices["second"]) == "layer":
-        model.trainable = False
-    return model
+        frozen = keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))
+        frozen.trainable = False
+        return frozen
+    return keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))
 
 
 def data() -> Data:
