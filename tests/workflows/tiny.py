@@ -76,10 +76,6 @@ def build(choices):
     if FAULTS.get(choices["second"]) == "lambda":
         tensor = keras.layers.Lambda(lambda x: x)(tensor)
     tensor = keras.layers.Dense(choices["second"])(tensor)
-    if FAULTS.get(choices["second"]) == "layer":
-        frozen = keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))
-        frozen.trainable = False
-        return frozen
     return keras.Model(inputs, keras.layers.Dense(2, "softmax")(tensor))
 
 
@@ -122,6 +118,8 @@ def compile(model) -> None:
         pass_gate()
     if fault == "raise":
         raise ValueError("does not train")
+    if fault == "layer":
+        model.trainable = False
     if fault == "exit":
         raise SystemExit(3)
     if fault == "base":
