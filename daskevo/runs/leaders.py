@@ -40,7 +40,7 @@ class Leaders:
         self._ranks: dict[int, tuple[float, ...]] = {}
         self._ordered: list[tuple[float, int]] = []
         self._best_part: dict[int, int] = {}
-        """Number of a report -> that of the best part so far of the same candidate."""
+        """Number of a report -> that of a better part of the same candidate, or its own if there is none."""
         self._front: list[int] = []
         self.kept: list[int] = []
         """Numbers of the reports whose models are kept, best first by the first objective."""
@@ -51,13 +51,13 @@ class Leaders:
         Parameters
         ----------
         continues:
-            Number of the report whose training this one goes on with.
+            Number of the report of the same candidate whose training this one goes on with.
         """
         ranks = ranks_of(self._objectives, {**report.metrics, self._objectives[0].metric: report.own_quality})
         if ranks is None:
             return Moves()
         self._ranks[report.number] = ranks
-        self._put_in_order(report.number, self._best_part.get(-1 if continues is None else continues))
+        self._put_in_order(report.number, None if continues is None else self._best_part_of(continues))
         before = self.kept
         if len(self._objectives) == 1:
             self.kept = self.best(self._keep)
@@ -67,6 +67,11 @@ class Leaders:
             tuple(number for number in self.kept if number not in before),
             tuple(number for number in before if number not in self.kept),
         )
+
+    def _best_part_of(self, number: int) -> int | None:
+        while (better := self._best_part.get(number)) not in (None, number):
+            number = better
+        return better
 
     def _put_in_order(self, number: int, earlier: int | None) -> None:
         """Put a report in the place of the best earlier part of its candidate, if it is better."""
@@ -78,6 +83,7 @@ class Leaders:
                 self._best_part[number] = earlier
                 return
             self._ordered.remove(other)
+            self._best_part[earlier] = number
         self._best_part[number] = number
         insort(self._ordered, place)
 

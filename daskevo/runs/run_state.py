@@ -164,13 +164,18 @@ class RunState:
         if identity is not None and reusable and report.status != "duplicate":
             # The first result stays the one that duplicates refer to.
             self.done.setdefault(identity, report.number)
-        continues = self.requests[report.number].continues
-        moves = self._leaders.add(report, None if continues is None else self.numbers.get(continues))
+        moves = self._leaders.add(report, self._same_candidate_before(report.number))
         return [
             LabelChange(action, self.best_label, self.reports[number].model_id)
             for action, numbers in (("hold", moves.entered), ("release", moves.dropped))
             for number in numbers
         ]
+
+    def _same_candidate_before(self, number: int) -> int | None:
+        """Return the request that a request continues, if it is no clone: a clone is another candidate."""
+        request = self.requests[number]
+        before = None if request.continues is None else self.numbers.get(request.continues)
+        return before if before is not None and self.requests[before].candidate == request.candidate else None
 
     def left(self, models: Sequence[ModelId]) -> list[LabelChange]:
         """Return the label changes for models that left the population."""

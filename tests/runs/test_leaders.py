@@ -86,6 +86,10 @@ def test_of_a_candidate_that_is_trained_in_parts_the_best_part_leads() -> None:
     assert leaders.add(report(4, 0.7), continues=3) == Moves((4,), (2,))
     leaders.add(report(5, 0.4), continues=1)
     assert leaders.best() == [4, 1]
+    # Also where two go on from the same part.
+    leaders.add(report(6, 0.8), continues=0)
+    leaders.add(report(7, 0.75), continues=2)
+    assert leaders.best() == [6, 1]
 
 
 def test_nothing_finite_is_no_front() -> None:

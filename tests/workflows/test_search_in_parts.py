@@ -278,7 +278,9 @@ def test_metrics_of_validation_data_are_there_as_in_one_piece(
     goal = "min val_loss"
     other = daskevo.open(tmp_path / "repository", "tiny", client=client, objective=goal, shards=8)
     problem = tiny(validate=True)
-    _, *parts = search(problem, InParts((1, 2)), other, tmp_path / "a", objective=goal).reports
+    # Of a candidate only the best part is kept otherwise.
+    strategy = InParts((1, 2), between=lambda name: other.hold(name, "user:kept"))
+    _, *parts = search(problem, strategy, other, tmp_path / "a", objective=goal).reports
     (report,) = search(problem, "random", other, tmp_path / "b", 1, objective=goal).reports
     assert {part.metrics.keys() == report.metrics.keys() for part in parts} == {True}
     for part in parts:
