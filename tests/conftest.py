@@ -22,6 +22,10 @@ settings.load_profile("daskevo")
 os.environ["DASK_DASKEVO__TIMEOUT"] = "2 minutes"
 dask.config.refresh()
 
+# As commands set it. JAX sets a lower one when a test imports it: processes that tests start would inherit that, and
+# print what TensorFlow has to say of GPUs that are not there.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so; the commands that tests interrupt would inherit it and never hear Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
