@@ -44,9 +44,6 @@ FLAGS: Mapping[str, str] = {
 """Part of a run's identity -> the option that sets it."""
 
 
-EPOCH: Unit = "epoch"
-"""The unit of parts in runs that the command line begins."""
-
 SEVERAL = "multi-objective"
 """The strategy of a new run with several objectives, unless another is named."""
 
@@ -63,7 +60,7 @@ class CallSettings:
     epochs: int | None
     scope: str
     limits: SizeLimits
-    unit: Unit | None
+    unit: Unit | None = None
     anew: bool = False
     """Whether the folder's run has no results and its problem has changed since: then it is started afresh."""
 
@@ -108,9 +105,9 @@ def settle(
         scope, objective = options["scope"] or loaded.name, options["objective"] or [loaded.objective]
         # The default strategy uses only the first objective.
         word = SEVERAL if len(objective) > 1 and "strategy" not in given else options["strategy"]
-        limits, strategy = changed_limits({}, options), _strategy(options, word, loaded.epochs)
+        limits = changed_limits({}, options)
         return CallSettings(
-            strategy,
+            _strategy(options, word, loaded.epochs),
             objective,
             options["seed"],
             typed_transfer(options),
@@ -118,7 +115,6 @@ def settle(
             None,
             scope,
             limits,
-            _unit(strategy),
         )
     policy: Mapping[str, Any] = _mapping(info.identity.get("policy"))
     # The record says what the callbacks were, and can't make them: the command would go on without them.
@@ -131,10 +127,10 @@ def settle(
         if "freeze" not in given:
             raise _begun_in_python(folder, error.message) from error
         transfer = changed_transfer(recorded_transfer({**policy, "freeze": None}), options, given)
-    strategy = _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given, loaded.epochs)
-    unit = _unit(strategy, policy.get("unit", EPOCH))
+    # Only runs that train candidates in parts have one; for these the strategy says how many epochs there are.
+    unit = policy.get("unit")
     settings = CallSettings(
-        strategy,
+        _recorded_strategy(folder, _mapping(info.identity.get("strategy")), options, given, loaded.epochs),
         options["objective"] or _texts(info.identity.get("objective")) or [loaded.objective],
         options["seed"] if "seed" in given else info.identity.get("seed", options["seed"]),
         transfer,
@@ -157,13 +153,6 @@ def settle(
         own = f". Without {', '.join(flags)} it goes on with its own" if flags else ""
         raise RunMismatch(f"{error.message}{own}", **error.facts) from error
     return settings
-
-
-def _unit(strategy: Strategy, unit: Unit = EPOCH) -> Unit | None:
-    """Return the unit of the parts in which candidates are trained; None if they are trained in one piece."""
-    from daskevo.search.continuation import continuing
-
-    return None if continuing(strategy) is None else unit
 
 
 def why_ended(folder: Path, evaluations: int) -> tuple[str, str] | None:
@@ -206,9 +195,8 @@ def _recorded_strategy(
     words = {getattr(make, "name", f"optuna {word}"): word for word, make in STRATEGIES.items()}
     word = words.get(recorded.get("name", ""))
     if "strategy" in given and options["strategy"] != word:
-        return _strategy(
-            options, options["strategy"], epochs
-        )  # differs from the run's; the comparison below reports it
+        # It differs from the run's: the comparison that follows says so.
+        return _strategy(options, options["strategy"], epochs)
     if word is None:
         raise _begun_in_python(folder, f"the strategy {recorded.get('name')!r}")
     try:

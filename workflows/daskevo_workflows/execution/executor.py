@@ -229,7 +229,8 @@ class Executor:
     def _resume(self) -> None:
         """Carry out label changes that are still due, and recover models that were put but not reported."""
         self.holdings.change_labels()
-        self._release_strays()
+        if self.record.resumed:
+            self._release_strays()
         self._mind_strategy()
         for request in self.run_state.pending:
             # A killed process may have lost the report of a model that was already put: don't train it twice.
