@@ -59,7 +59,7 @@ def check_versions(theirs: dict[str, str], where: str, *, trains: bool = False) 
     """
     here = versions()
     if trains:
-        check_backend(theirs, where)
+        _check_backend(theirs, where)
     # TensorFlow's version says nothing where Keras runs on another backend; that one's does.
     deciding = [name for name in DECIDING_GRAPHS if name == "keras" or BACKEND not in theirs]
     deciding += [theirs[BACKEND]] if BACKEND in theirs else []
@@ -74,13 +74,7 @@ def check_versions(theirs: dict[str, str], where: str, *, trains: bool = False) 
         )
 
 
-def check_backend(theirs: dict[str, str], where: str) -> None:
-    """Compare Keras' backend in the process that opened the repository, if it has Keras, with this process' one.
-
-    Raises
-    ------
-    VersionMismatch
-    """
+def _check_backend(theirs: dict[str, str], where: str) -> None:
     asked, found = theirs.get(BACKEND, TENSORFLOW), keras_backend()
     if "keras" in theirs and asked != found:
         raise VersionMismatch(

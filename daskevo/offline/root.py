@@ -117,6 +117,7 @@ class OfflineTransport:
             "root": str(self.root.path),
             "live_attempts": 0,
             "unsettled": 0,
+            "waiting_retirements": {},
             "unserved_shards": sorted(self.troubles),
             "lost_shards": [],
             "scopes": dict(self.root.scopes()),

@@ -8,7 +8,9 @@ from typing import Generic, Literal, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-LossKind = Literal["died", "silent", "repository", "cancelled", "left", "not begun", "unfetched", "paused", "cut off"]
+LossKind = Literal[
+    "died", "silent", "repository", "cancelled", "left", "not begun", "unfetched", "paused", "refused", "cut off"
+]
 """How a task was lost.
 
 ========== ===========================================================================
@@ -20,6 +22,7 @@ left       its trainer left in good order
 not begun  its trainer died, or did not get on, before it began
 unfetched  it had ended, but its result could not be fetched
 paused     its trainer was paused for its memory before it began
+refused    its trainer has other versions of what decides a training, and gets no task any more
 cut off    the client lost its connection to the scheduler, or the cluster restarted
 ========== ===========================================================================
 """
@@ -31,7 +34,7 @@ LOSSES = 6
 or left in good order (cluster scaled down, worker lifetime over)."""
 
 _DEADLY = ("died", "silent", "repository", "cancelled")
-_UNCOUNTED = ("paused", "cut off")
+_UNCOUNTED = ("paused", "refused", "cut off")
 
 
 class Losses(Generic[Key]):

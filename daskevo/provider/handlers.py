@@ -52,6 +52,7 @@ class ProviderHandlers:
             "open_shards": host.open_shards,
             "close_shards": host.close_shards,
             "pulse": host.pulse,
+            "go_on_retiring": host.go_on_retiring,
             "together": partial(self.together, {"ask": self.ask, "refer": self.refer}),
             "ask": self.ask,
             "refer": self.refer,

@@ -21,14 +21,14 @@ from daskevo.errors import (
     RootUnusable,
     ShardFenced,
 )
-from daskevo.protocol.state import Effects, Retirement
+from daskevo.protocol.state import Effects
 from daskevo.provider.active_messages import ActiveMessages
 from daskevo.provider.call_counts import Tally
 from daskevo.provider.maintenance import audit_opened, keep_order
 from daskevo.provider.outgoing_messages import Outgoing
 from daskevo.provider.published_models import PublishedModels, Summary, published, summary_of
 from daskevo.provider.quota import Quota
-from daskevo.provider.retire import retire
+from daskevo.provider.retire import Retirements
 from daskevo.provider.served_shard import ServedShard, open_shard
 from daskevo.provider.shard_openings import SHORT_TURNS, Openings, ShardOpening
 from daskevo.provider.upload_buffer import UNLIMITED_BUDGET, UploadBuffers
@@ -101,8 +101,7 @@ class ShardHost:
         self.openings = Openings(self._open, alone=alone)
         self._failing: dict[int, str] = {}
         self.background: set[asyncio.Task[None]] = set()
-        self.retirements: set[asyncio.Task[None]] = set()
-        self._retiring: set[tuple[ServedShard, ModelId]] = set()
+        self.retirements = Retirements(session, self._is_served, self.fenced, self._spawn)
         self._closed = False
         self._auditing = asyncio.Lock()
         """Audits of newly opened shards run one after the other."""
@@ -190,8 +189,14 @@ class ShardHost:
             self._closing.pop(served.number, None)
 
     def pulse(self) -> dict[str, Any]:
-        """Answer a heartbeat with the numbers of the shards served here."""
-        return {"shards": sorted(self.shards)}
+        """Answer a heartbeat with the numbers of the shards served here, and news of retirements."""
+        return {"shards": sorted(self.shards), "retirements": self.retirements.news()}
+
+    def go_on_retiring(self) -> None:
+        """Try at once again what retirements wait for, and continue those that nothing runs."""
+        self.retirements.go_on()
+        for served in self.in_order():
+            self.take_up_retirements(served)
 
     async def _open(self, opening: ShardOpening) -> ServedShard:
         number, generation = opening.shard, opening.generation
@@ -359,25 +364,11 @@ class ShardHost:
             # A later message may have retired it before this effect was carried out.
             if model.state == "published":
                 self.models.add(model.record)
-        self._begin_retirements(served, effects.retire)
+        self.retirements.begin(served, effects.retire)
 
     def take_up_retirements(self, served: ServedShard) -> None:
         """Continue retirements that nothing runs: the provider that began them has gone, or its attempt failed."""
-        self._begin_retirements(served, served.shard.retiring())
-
-    def _begin_retirements(self, served: ServedShard, retirements: Iterable[Retirement]) -> None:
-        for retirement in retirements:
-            if (served, retirement.model) not in self._retiring:
-                self._retiring.add((served, retirement.model))
-                self._spawn(self._retire(served, retirement), self.retirements)
-
-    async def _retire(self, served: ServedShard, retirement: Retirement) -> None:
-        try:
-            await retire(served, retirement, self.session, self._is_served)
-        except ShardFenced as error:
-            self.fenced(served, error)
-        finally:
-            self._retiring.discard((served, retirement.model))
+        self.retirements.begin(served, served.shard.retiring())
 
     def _is_served(self, served: ServedShard) -> bool:
         return self.shards.get(served.number) is served

@@ -104,9 +104,9 @@ def _record(host: ShardHost, model_id: ModelId) -> ModelRecord | None:
 
 async def retirements(host: ShardHost) -> int:
     """Wait up to `RETIRING_S` for running retirements; return how many still run."""
-    if host.retirements:
-        await asyncio.wait(host.retirements, timeout=RETIRING_S)
-    return len(host.retirements)
+    if host.retirements.tasks:
+        await asyncio.wait(host.retirements.tasks, timeout=RETIRING_S)
+    return len(host.retirements.tasks)
 
 
 def stats(host: ShardHost) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def figures(host: ShardHost) -> dict[str, Any]:
         "memory_bytes": memory,
         "spilled_bytes": 0 if durable else stored - memory,
         "full_copy_bytes": sum(host.models.nbytes.values()),
-        "retirements": len(host.retirements),
+        "retirements": len(host.retirements.tasks),
     }
 
 

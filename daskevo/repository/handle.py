@@ -254,7 +254,8 @@ class Repository(StoredModels, Snapshots, Labels, Provenance, ForeignModels):
             ``file_bytes`` (of their files), ``journal_bytes``, ``tombstones`` (retired ids), ``full_copy_bytes``
             (without sharing), ``retained_bytes`` (of retired models, kept for descendants and reservations),
             ``memory_bytes``, ``spilled_bytes``, ``durability``, ``root``, ``shards``, ``unserved_shards``,
-            ``lost_shards``, ``live_attempts``, ``unsettled``, ``providers``, ``silent``.
+            ``lost_shards``, ``live_attempts``, ``unsettled``, ``waiting_retirements`` (model -> why its retirement
+            has to wait, as of the providers' last heartbeats), ``providers``, ``silent``.
         """
         return self._run(_stats, self.timeout_s)
 

@@ -35,7 +35,7 @@ class Filter(Redrawing):
     Attributes
     ----------
     rejected:
-        Number of different candidates that failed the test in this run.
+        Number of different candidates that failed the test in this run; beyond 100,000 some may count twice.
     """
 
     word = "filter"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
+from daskevo.errors import InvalidInput
 from daskevo.space.cells import expand, group
 from daskevo.space.nodes import INPUT, Layer, Node, source_of
 from daskevo.space.wiring import Acting, Primitive, Wiring
@@ -236,7 +237,11 @@ class ModelGraph(Wiring):
         ------
         InvalidMutation
             ``missing-node``; ``chain``, if the nodes don't form a chain.
+        InvalidInput
+            If `times` is none.
         """
+        if type(times) is not int or times < 1:
+            raise InvalidInput(f"times={times!r:.40}: use a whole number from 1")
         chain = (names,) if isinstance(names, str) else tuple(names)
         for before, after in itertools.pairwise(chain):
             if self[after].inputs != (before,) or self.consumers(before) != (after,):

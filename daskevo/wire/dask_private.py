@@ -26,6 +26,7 @@ __all__ = [
     "refusal_of",
     "send_recv",
     "sync",
+    "task_stream",
     "thread_state",
 ]
 
@@ -102,3 +103,11 @@ def plots() -> Any:
     from distributed.http.scheduler.info import IndividualPlots
 
     return IndividualPlots
+
+
+def task_stream(scheduler: Any) -> Any:
+    """Return the plugin that holds what Dask's task stream shows (its `buffer`, and `index`, a count of all that was
+    added), or None where nobody has looked at the stream."""
+    from distributed.diagnostics.task_stream import TaskStreamPlugin
+
+    return scheduler.plugins.get(TaskStreamPlugin.name)

@@ -215,7 +215,7 @@ PROVIDER: Mapping[str, Arguments] = {
     "audit": Arguments({}, {"give_up_lost": _flag}),
     "check_segments": Arguments({}, {"mend": _flag}),
     **dict.fromkeys(
-        ("sight", "pulse", "forget_lost", "snapshots", "losses", "retirements", "stats"),
+        ("sight", "pulse", "go_on_retiring", "forget_lost", "snapshots", "losses", "retirements", "stats"),
         _NOTHING,
     ),
 }

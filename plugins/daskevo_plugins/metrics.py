@@ -75,6 +75,7 @@ FAMILIES: Mapping[str, tuple[str, Kind, tuple[str, ...]]] = {
     "daskevo_coordinator_lost_shards": ("Shards that went with a provider's memory", "gauge", _COORDINATOR),
     "daskevo_coordinator_live_attempts": ("Attempts under way", "gauge", _COORDINATOR),
     "daskevo_coordinator_unsettled_attempts": ("Attempts that ended and are not settled", "gauge", _COORDINATOR),
+    "daskevo_coordinator_waiting_retirements": ("Retirements that wait for a provider", "gauge", _COORDINATOR),
 }
 """Name -> help text, kind, label names."""
 

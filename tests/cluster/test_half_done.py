@@ -15,7 +15,6 @@ from daskevo.protocol.hashing import shard_of
 from daskevo.protocol.messages import Drop, FinishRetirement, Refer
 from daskevo.protocol.replies import Ok, Reserved
 from daskevo.protocol.state import Retirement
-from daskevo.provider import retire as retirement_work
 from daskevo.provider.maintenance import audit
 from daskevo.provider.retire import retire
 from daskevo.types import ModelId, Tick
@@ -64,7 +63,7 @@ async def test_an_audit_takes_up_a_retirement_that_nobody_carries_out(
     async def broken(*arguments: Any) -> None:
         raise RootUnusable("the disk gives no answer")
 
-    monkeypatch.setattr("daskevo.provider.host.retire", broken)
+    monkeypatch.setattr("daskevo.provider.retire.retire", broken)
     await repository.retire("first")
     await at_rest(s, a)
     assert (await repository.status("first")).state == "retiring"
@@ -74,9 +73,9 @@ async def test_an_audit_takes_up_a_retirement_that_nobody_carries_out(
     assert (await repository.status("first")).state == "retired"
 
 
-def test_an_owner_that_can_not_be_asked_keeps_no_other_waiting(monkeypatch: Any) -> None:
-    monkeypatch.setattr(retirement_work, "_RETRY_S", (0.0,))
+def test_an_owner_that_can_not_be_asked_keeps_no_other_waiting() -> None:
     asked: list[list[str]] = []
+    troubles: list[object] = []
     finished: list[Any] = []
 
     class Session:
@@ -91,7 +90,12 @@ def test_an_owner_that_can_not_be_asked_keeps_no_other_waiting(monkeypatch: Any)
 
     uses = {ModelId(name): frozenset({0}) for name in ("damaged", "whole", "other")}
     retirement = Retirement(ModelId("child"), Tick(1, 1), uses)
-    asyncio.run(retire(Served(), retirement, Session(), lambda served: True))  # type: ignore[arg-type]
+
+    async def at_once(trouble: object, seconds: float) -> None:
+        troubles.append(trouble)
+
+    asyncio.run(retire(Served(), retirement, Session(), lambda served: True, at_once))  # type: ignore[arg-type]
+    assert [str(trouble) for trouble in troubles] == ["it can't be read"] * 2
     assert asked == [["damaged", "whole", "other"], ["damaged"], ["damaged"]]
     assert finished == [FinishRetirement(ModelId("child"), Tick(1, 1))]
 

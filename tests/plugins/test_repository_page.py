@@ -65,7 +65,7 @@ def told(
         "spent_s": spent_s,
     }
     facts = {"root": words, "durability": "written", "shards": 2, "unserved_shards": [1], "lost_shards": []}
-    facts |= {"live_attempts": 3, "unsettled": 0, "quota_bytes": 5_000}
+    facts |= {"live_attempts": 3, "unsettled": 0, "quota_bytes": 5_000, "waiting_retirements": {words: words}}
     answers = {provider: json.loads(json.dumps(answer))}
     return {"coordinator": facts, "providers": answers, "silent": {"p9": f"no answer {words}"}}
 

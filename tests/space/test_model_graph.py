@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskevo.errors import InvalidMutation
+from daskevo.errors import InvalidInput, InvalidMutation
 from daskevo.space import ModelGraph, Node, cell_of, layer
 from daskevo.space.nodes import source_of
 
@@ -124,6 +124,8 @@ def test_repeat_a_node_and_a_chain() -> None:
     refused(graph, "chain", {"a", "b"}, lambda: graph.repeat(("a", "b"), 2))
     refused(graph, "chain", {"add"}, lambda: graph.repeat("add", 2))
     assert graph.repeat("out", 1) == ()
+    with pytest.raises(InvalidInput, match="times=0"):
+        graph.repeat("out", 0)
 
 
 def test_a_group_is_a_node_and_can_be_repeated_and_replaced() -> None:

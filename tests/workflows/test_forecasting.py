@@ -218,6 +218,12 @@ def test_a_study_has_a_forecast_of_its_own(tmp_path: Path) -> None:
         measure(tmp_path / "run")
 
 
+def test_a_search_in_parts_is_not_foretold_by_its_first_parts(tmp_path: Path) -> None:
+    RunRecord(tmp_path / "run", {**EVOLUTION, "unit": "epoch"}, {}).close("closed")
+    with pytest.raises(InvalidInput, match="trains candidates in parts of different lengths"):
+        measure(tmp_path / "run")
+
+
 def test_the_command_says_what_it_rests_on(folder: Path) -> None:
     words = ["forecast", str(folder), "--evaluations", "100", "--trainers", "4", "--walltime", "00:02:00", "--json"]
     result = CliRunner().invoke(main, words)

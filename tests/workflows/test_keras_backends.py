@@ -234,10 +234,8 @@ def test_a_trainer_that_came_later_does_not_train_on_another_backend() -> None:
     request = Request(0, ModelId("m-0"), problem.space().candidate({"first": 4, "second": 3}))
     handle = SimpleNamespace(settings=SimpleNamespace(versions=client))
     assignment: Any = SimpleNamespace(key="m", topic="t", request=request, repository=handle)
-    report = evaluate(assignment)
-    assert report.status == "failed"
-    assert report.failure is not None
-    assert "client's Keras runs on jax, but that of worker None on tensorflow" in report.failure.message
+    with pytest.raises(VersionMismatch, match="client's Keras runs on jax, but that of worker None on tensorflow"):
+        evaluate(assignment)
 
 
 def test_the_threads_of_a_trainer_are_those_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -628,6 +628,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             **self._facts(),
             "live_attempts": len(self._core.live()),
             "unsettled": self._core.unsettled(),
+            "waiting_retirements": self._registry.retirements.waiting,
             "providers": {name: place.address for name, place in self._core.providers().items()},
             "unserved_shards": [shard for shard, place in table.places.items() if place is None],
             "lost_shards": sorted(table.lost),
@@ -647,6 +648,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
             ("lost_shards", len(stats["lost_shards"])),
             ("live_attempts", stats["live_attempts"]),
             ("unsettled_attempts", stats["unsettled"]),
+            ("waiting_retirements", len(stats["waiting_retirements"])),
         ):
             yield f"daskevo_coordinator_{name}", labels, value
 
@@ -678,6 +680,7 @@ class CoordinatorPlugin(SchedulerPlugin):  # type: ignore[misc]
 
     def _table_changed(self) -> None:
         self._settler.wake()
+        self._registry.retirements.go_on()
         if self._registry.given_out and self._registry.assigner.is_open:
             self._background.spawn(self._tell_marked())
 

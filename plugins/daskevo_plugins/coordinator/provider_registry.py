@@ -17,6 +17,7 @@ from daskevo.wire.transport import Transport
 from daskevo_plugins.background_tasks import Background
 from daskevo_plugins.coordinator.heartbeat import Heartbeats
 from daskevo_plugins.coordinator.rebalancer import Rebalancer
+from daskevo_plugins.coordinator.retirement_follower import RetirementFollower
 from daskevo_plugins.coordinator.shard_assignment import Assigner
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class ProviderRegistry:
         on_change: Callable[[], None],
     ) -> None:
         self.core = core
+        self.retirements = RetirementFollower(scheduler, transport, background)
         self.given_out = False
         """Whether shards have been assigned; before that providers only gather, so that shards are spread over all."""
         self._scheduler = scheduler
@@ -126,6 +128,7 @@ class ProviderRegistry:
         # By name and address: the worker may have been restarted, and joined again, before this was called.
         if self.core.providers().get(place.name) == place:
             self.core.provider_left(place.name)
+            self.retirements.forget(place)
             self._rebalancer.unsettle()
             self.assigner.changed()
             self.reopen()
@@ -157,6 +160,7 @@ class ProviderRegistry:
         def answered(answer: Any) -> None:
             if self.core.providers().get(place.name) != place:
                 return
+            self.retirements.heard(place, answer["retirements"])
             there = set(answer["shards"])
             foreign = sorted(shard for shard in there if not self.core.has(place.name, shard))
             if foreign:

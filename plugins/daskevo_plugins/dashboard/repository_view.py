@@ -107,6 +107,8 @@ class RepositoryView:
         Number of shards, and those that are unserved or lost.
     attempts, unsettled:
         Attempts under way, and attempts that ended and are not settled yet.
+    waiting:
+        Retirements that have to wait, with the reason.
     providers, silent:
         Providers that answered, and those that did not, with the reason.
     models_in_all:
@@ -124,6 +126,7 @@ class RepositoryView:
     lost: tuple[int, ...]
     attempts: int
     unsettled: int
+    waiting: tuple[tuple[str, str], ...]
     quota_bytes: int | None
     providers: tuple[ProviderSight, ...]
     silent: tuple[tuple[str, str], ...]
@@ -183,6 +186,7 @@ def view_of(key: str, told: Mapping[str, Any], at_s: float) -> RepositoryView:
         lost=tuple(facts["lost_shards"]),
         attempts=facts["live_attempts"],
         unsettled=facts["unsettled"],
+        waiting=tuple((str(name), str(why)[:300]) for name, why in facts["waiting_retirements"].items()),
         quota_bytes=facts["quota_bytes"],
         providers=tuple(sorted(providers, key=lambda one: one.name)),
         # Reasons are errors' words, of any length.

@@ -222,11 +222,8 @@ def _slots(worker: Mapping[str, Any], resources: Mapping[str, float]) -> int:
     if worker.get("status", "running") in ("closing", "closing_gracefully", "closed", "failed"):
         return 0
     offered = worker.get("resources") or {}
-    return min(
-        int(worker["nthreads"]),
-        *(int(offered.get(name, 0) // amount) for name, amount in resources.items() if amount > 0),
-        int(worker["nthreads"]),
-    )
+    most = [int(offered.get(name, 0) // amount) for name, amount in resources.items() if amount > 0]
+    return min([int(worker["nthreads"]), *most])
 
 
 def _settle(done: asyncio.Future[None]) -> None:

@@ -171,6 +171,7 @@ def test_parts_go_on_as_they_were(begin: MakeRun, tmp_path: Path) -> None:
         ("median", 10, {"first": 4}, 12),
         ("median", 13, {"first": 4}, 12),
         ("asha", 10, {"most": 27}, 27),
+        ("asha", 10, {"steps": 27, "most": 9}, 27),
     ],
 )
 def test_the_last_rung_is_within_the_problems_epochs(
@@ -184,6 +185,10 @@ def test_the_last_rung_is_within_the_problems_epochs(
 def test_a_setting_of_another_strategy_is_named_with_those_that_have_it() -> None:
     with pytest.raises(InvalidInput, match="eta is a setting of halving, hyperband, asha, and the strategy is random"):
         strategy_named("random", 3, eta=2)
+    # A grid has a `most` of its own, which is something else.
+    for word in ("random", "grid"):
+        with pytest.raises(InvalidInput, match=rf"^steps is a setting of halving, hyperband, asha, median, .* {word}:"):
+            strategy_named(word, 3, steps=9)
 
 
 def test_several_objectives_are_the_runs_own(tmp_path: Path) -> None:

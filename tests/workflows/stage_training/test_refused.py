@@ -335,6 +335,14 @@ def test_models_are_built_once_for_trials_that_share_them() -> None:
     assert len(built) == 3
 
 
+def test_a_model_that_runs_eagerly_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    for traced in (problem(eager=False), problem(eager=True)):
+        for dropout in (0.1, 0.2):
+            check(traced, Configuration(RATE, {"dropout": dropout}))
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "runs eagerly, so nothing checks that its training can be cut exactly" in said
+
+
 def test_a_problem_that_is_not_exact_is_found() -> None:
     count = iter(range(100))
 

@@ -200,14 +200,15 @@ def _recorded_strategy(
     if word is None:
         raise _begun_in_python(folder, f"the strategy {recorded.get('name')!r}")
     try:
-        return strategy_named(word, epochs, **{**_mapping(recorded.get("settings")), **_own_settings(options)})
+        settings = {**_mapping(recorded.get("settings")), **_own_settings(options)}
+        return strategy_named(word, epochs, **settings)
     except TypeError as error:
         raise _begun_in_python(folder, f"settings of {recorded.get('name')!r} that are not known here") from error
 
 
 def _own_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the strategy's settings that were typed: strategies have defaults of their own."""
-    return {name: options[option] for name, option in SETTINGS.items() if options[option] is not None}
+    return {option: options[option] for option in SETTINGS.values() if options[option] is not None}
 
 
 def _begun_in_python(folder: Path, what: str) -> Exception:

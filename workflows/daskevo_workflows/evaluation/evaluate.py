@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
-from daskevo.deploy.settings import check_backend
 from daskevo.errors import InvalidProblem, ModelExists
 from daskevo.index import PrefixMatch
 from daskevo.search import BEST_MATCH, Report, Request
@@ -21,7 +20,7 @@ from daskevo_workflows.evaluation.failures import Failed, failure_of, say_error,
 from daskevo_workflows.evaluation.offered_metrics import OFFERED, missing, when_stored
 from daskevo_workflows.evaluation.quiet_import import import_keras
 from daskevo_workflows.evaluation.report import Draft, fields_of_record, other_candidate, own_bytes, transfer_report
-from daskevo_workflows.evaluation.trainer_task import Sayer, cancelled, worker_name
+from daskevo_workflows.evaluation.trainer_task import Sayer, cancelled, check_trainer, worker_name
 from daskevo_workflows.evaluation.training import Stopped, finite, lost_its_way, train
 from daskevo_workflows.evaluation.training_part import PartBefore, TrainingPart, beginning, part_before
 from daskevo_workflows.evaluation.training_seed import seed_of, trajectory, trajectory_of
@@ -55,7 +54,13 @@ def evaluate(
     -------
     Report
         Finished or failed. A cancelled task raises :class:`Stopped`.
+
+    Raises
+    ------
+    VersionMismatch
+        If this trainer has other versions of what decides a training.
     """
+    check_trainer(assignment.repository)
     if parcel is not None:
         # The object came as a Dask dependency; the reference finds it in this process from now on.
         adopt(assignment.problem, parcel.instance)
@@ -87,8 +92,6 @@ def _reported(assignment: EvaluationAssignment, matches: Sequence[PrefixMatch | 
 
 def _evaluate(assignment: EvaluationAssignment, match: PrefixMatch | None, draft: Draft) -> Mapping[str, Any]:
     with draft.phase("prepare"):
-        # The trainer may have come after the repository was opened, which compares them.
-        check_backend(assignment.repository.settings.versions, f"worker {worker_name()!r}")
         import_keras()
         from daskevo.models import leaving_no_trace, seeded
 

@@ -1,10 +1,15 @@
-"""The Dask task of an evaluation: its worker, its messages to the run, and whether it was cancelled."""
+"""A Dask task on a trainer: its worker and versions, its messages to the run, and whether it was cancelled."""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from daskevo.deploy.settings import check_versions
+
+if TYPE_CHECKING:
+    from daskevo.repository import Repository
 
 
 class Sayer:
@@ -42,6 +47,20 @@ def worker_name() -> str | None:
     """Return the name of this task's worker, or None outside of one."""
     worker = _worker()
     return None if worker is None else str(worker.name)
+
+
+def check_trainer(repository: Repository | None) -> None:
+    """Check that this worker trains with the versions that the run's repository was opened with.
+
+    Opening a repository compares those of the trainers that are there; others come later.
+
+    Raises
+    ------
+    VersionMismatch
+        The run then gives this worker no task any more.
+    """
+    if repository is not None:
+        check_versions(repository.settings.versions, f"worker {worker_name()!r}", trains=True)
 
 
 def cancelled(key: str) -> bool:

@@ -113,7 +113,8 @@ def _can_be_trained(problem: Problem, candidate: Candidate, unit: Unit, limits: 
             return False
         configuration = configuration_of(problem, Request(0, model_id("check", 0), candidate), unit)
         with seeded(0), leaving_no_trace():
-            compiled(problem, configuration, 0, build_candidate(problem, candidate))
+            made = compiled(problem, configuration, 0, build_candidate(problem, candidate))
+        made.warn_of_what_is_not_checked()
     return True
 
 

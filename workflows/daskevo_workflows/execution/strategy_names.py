@@ -39,7 +39,9 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
 }
 """Strategies by their name on the command line; :func:`strategy_named` makes one."""
 
-IN_ONE_PIECE = tuple(word for word in STRATEGIES if word not in ("halving", "hyperband", "asha", "median"))
+IN_PARTS = ("halving", "hyperband", "asha", "median")
+"""Strategies that train a candidate in parts, and stop bad ones early."""
+IN_ONE_PIECE = tuple(word for word in STRATEGIES if word not in IN_PARTS)
 """Those that train each candidate in one piece: of the others each part counts as an evaluation, so results after as
 many evaluations don't compare."""
 
@@ -58,7 +60,8 @@ def strategy_named(word: str, epochs: int, **settings: Any) -> Strategy:
         The problem's. A strategy that trains candidates in parts has the first one end after 1 epoch, and the last one
         within these, if that leaves more than one.
     settings:
-        Arguments of the strategy's class; `first` is the `every` of median stopping.
+        Arguments of the strategy's class; `first` is the `every` of median stopping, `steps` the `most` of strategies
+        that train in parts.
 
     Raises
     ------
@@ -71,8 +74,14 @@ def strategy_named(word: str, epochs: int, **settings: Any) -> Strategy:
     known = inspect.signature(make).parameters
     if "every" in known and "first" in settings:
         settings["every"] = settings.pop("first")
+    if word in IN_PARTS and "steps" in settings:
+        settings["most"] = settings.pop("steps")
     if strange := next((name for name in settings if name not in known), None):
-        theirs = [other for other, each in STRATEGIES.items() if strange in inspect.signature(each).parameters]
+        theirs = [
+            other
+            for other, each in STRATEGIES.items()
+            if strange in inspect.signature(each).parameters or (strange == "steps" and other in IN_PARTS)
+        ]
         raise InvalidInput(
             f"{strange} is a setting of {', '.join(theirs) or 'no strategy'}, and the strategy is {word}: leave it out"
         )

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from distributed.client import FutureCancelledError
 
-from daskevo.errors import ClusterError
+from daskevo.errors import ClusterError, VersionMismatch
 from daskevo.planning import LossKind
 from daskevo_plugins.formatting import say_count
 from daskevo_workflows.execution.event_log import Noted, note
@@ -280,6 +280,9 @@ class TrainerTasks(Generic[Task]):
             if type(error).__name__ == "KilledWorker":
                 self.lose(task, _died(task), f"its trainer died: {error}")
                 return
+            if isinstance(error, VersionMismatch):
+                self._refuse(task, error.message)
+                return
             self._free(task)
             self._owner.raised(task, error)
         else:
@@ -297,6 +300,13 @@ class TrainerTasks(Generic[Task]):
         self.trainers.give_back(task.place, task.key, evaluated=True)
         if not self.upkeep.why_recycle(task.place):
             self._owner.freed(task)
+
+    def _refuse(self, task: Task, why: str) -> None:
+        """Do without a trainer that would train otherwise than the others: its tasks would fail one after the other."""
+        if self.trainers.refuse(task.trainer, why):
+            logger.warning("trainer %s gets no task: %s", task.place, why)
+            note(self._owner, "trainer refused", why, worker=task.place)
+        self.lose(task, "refused", why)
 
     def _unfetched(self, task: Task, why: str) -> None:
         task.future.cancel(force=True)

@@ -118,6 +118,8 @@ class Trainers:
         """Trainers by the key of a cancelled evaluation that still runs there and keeps its slot."""
         self.left: set[str] = set()
         """Addresses of workers that were seen leaving in good order."""
+        self.refused: dict[str, str] = {}
+        """Why a worker is not among the trainers although it offers to be one, by address."""
         self._looked = time.monotonic()
 
     @property
@@ -143,7 +145,7 @@ class Trainers:
             status = worker.get("status", "running")
             if status in LEAVING:
                 self.left.add(address)
-            if slots and status not in ("closing", "closed", "failed"):
+            if slots and status not in ("closing", "closed", "failed") and address not in self.refused:
                 nanny = worker.get("nanny") is not None
                 running, paused = status == "running", status == "paused"
                 provider = PROVIDER in resources
@@ -202,6 +204,15 @@ class Trainers:
             quiet = before is not None and (before.address, before.heard) == (trainer.address, trainer.heard)
             silent_s[name] = self.silent_s.get(name, 0.0) + elapsed if quiet else 0.0
         self.silent_s = silent_s
+
+    def refuse(self, trainer: Trainer, why: str) -> bool:
+        """Give a trainer's process no more evaluations; return False if that was so before."""
+        is_new = trainer.address not in self.refused
+        self.refused[trainer.address] = why
+        there = self.present.get(str(trainer.name))
+        if there is not None and there.address == trainer.address:
+            del self.present[str(trainer.name)]
+        return is_new
 
     def is_silent(self, name: str) -> bool:
         """Tell whether a trainer has sent no heartbeat for too long."""

@@ -35,7 +35,7 @@ def measure(folder: Path, first: int | None = None) -> Measured:
     RunFolderUnusable, CorruptRecord
         If its record can't be read.
     InvalidInput
-        If it is not a search.
+        If it is a study, or a search in parts: how many of these go on, and how far, follows from their qualities.
     """
     with RunView(folder) as view:
         identity, sessions, times = view.info.identity, view.sessions(), view.report_times()
@@ -47,6 +47,11 @@ def measure(folder: Path, first: int | None = None) -> Measured:
         raise InvalidInput(
             f"{folder} holds a study, whose steps are known before it is trained: Study.forecast of "
             "daskevo_workflows.tune foretells them"
+        )
+    if "unit" in identity:
+        raise InvalidInput(
+            f"{folder} holds a search that trains candidates in parts of different lengths: how many of them are "
+            "trained how far follows from their qualities, so the first ones foretell neither seconds nor bytes"
         )
     timed = [report for report in reports if report.started is not None and report.ended is not None][:first]
     until = max((times.get(report.number, 0.0) for report in timed), default=0.0)

@@ -95,6 +95,8 @@ def check(problem: Any, configuration: Configuration, data: Any = None, *, until
     known = _checked.get(key)
     if known is None:
         made = compiled(problem, configuration, 0)
+        if all(problem is not other for other, _ in _checked.values()):
+            made.warn_of_what_is_not_checked()
         # The problem is kept with its entry, so that no other gets its id.
         known = _checked[key] = problem, made.others
         while len(_checked) > REMEMBERED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from daskevo_workflows.problems.building import maker_of
 from daskevo_workflows.problems.protocol import compile_model, optional_callbacks
 from daskevo_workflows.stage_training.callbacks import Callbacks
 from daskevo_workflows.stage_training.hyperparameters import SETTABLE, AskedValue, OptimizerSettings
+
+logger = logging.getLogger(__name__)
 
 RULES_BATCHES = "batch_size"
 
@@ -46,6 +49,16 @@ class Compiled:
     described: JSON
     generator: Any
     callbacks: Callbacks
+
+    def warn_of_what_is_not_checked(self) -> None:
+        """Warn if no step is traced: only a traced one shows what it draws and changes."""
+        if self.model.run_eagerly:
+            logger.warning(
+                "model %r runs eagerly, so nothing checks that its training can be cut exactly: have it draw by "
+                "keras.random with a keras.random.SeedGenerator that is an attribute of the layer, and change nothing "
+                "but weights, or leave run_eagerly out of compile()",
+                self.model.name,
+            )
 
 
 def compiled(

@@ -12,7 +12,7 @@ from typing import Any
 from daskevo.errors import CorruptRecord, DaskevoError, InvalidProblem, SnapshotGone
 from daskevo.tuning.stage_scheduler import Failure
 from daskevo_workflows.evaluation.failures import Failed, failure_of, shown
-from daskevo_workflows.evaluation.trainer_task import Sayer, cancelled
+from daskevo_workflows.evaluation.trainer_task import Sayer, cancelled, check_trainer
 from daskevo_workflows.evaluation.training import finite
 from daskevo_workflows.problems.delivery import Parcel
 from daskevo_workflows.problems.reference import adopt
@@ -42,8 +42,14 @@ def train_stages(assignment: StageAssignment, parcel: Parcel | None = None) -> d
     dict
         ``told``: all that was said, in order, for whoever missed some; ``reached``: the last step that was trained;
         ``end``: ``ended``, ``gone`` (its snapshot), or the failure that it ended with; ``why``.
+
+    Raises
+    ------
+    VersionMismatch
+        If this trainer has other versions of what decides a training.
     """
     run, setting = assignment.run, assignment.setting
+    check_trainer(setting.repository)
     if parcel is not None:
         adopt(setting.problem, parcel.instance)
     orders = Orders(run.start, run.marks, setting.cache_s)
