@@ -19,10 +19,13 @@ STEPS = ("query", "open", "read", "put", "retire")
 
 
 def lineage(reference: ProblemReference, count: int) -> list[tuple[Candidate, ArchitectureGraph]]:
-    """Return candidates with their graphs, each a mutation of the one before."""
+    """Return candidates with their graphs, each a mutation of the one before.
+
+    A graph says, as a search's does, which weights are loaded into its model: none here.
+    """
     import numpy as np
 
-    from daskevo.models import flatten, shape_only
+    from daskevo.models import flatten, given_weights, shape_only
 
     problem, rng = reference.load(), np.random.default_rng(0)
     space = space_of(problem)
@@ -30,7 +33,8 @@ def lineage(reference: ProblemReference, count: int) -> list[tuple[Candidate, Ar
     for _ in range(count):
         candidate = space.mutate(candidate, rng)
         with shape_only():
-            found.append((candidate, flatten(build_candidate(problem, candidate)).graph))
+            flat = flatten(build_candidate(problem, candidate))
+            found.append((candidate, flat.graph.started(given_weights(flat))))
     return found
 
 
@@ -55,7 +59,7 @@ def evaluate_in_turn(
     living, found = [], []
     for candidate, graph in candidates:
         begun = time.perf_counter()
-        with repository.reserve(graph) as reserved:
+        with repository.reserve(graph, knows_loaded=True) as reserved:
             reserving = time.perf_counter()
             model = build_candidate(problem, candidate)
             built = time.perf_counter()
