@@ -42,18 +42,19 @@ class RetirementFollower:
         self._scheduler = scheduler
         self._transport = transport
         self._background = background
-        self._waiting: dict[Place, Sequence[Any]] = {}
+        # By name: a provider that was restarted has another address, and its heartbeat replaces what was known.
+        self._waiting: dict[str, tuple[Place, Sequence[Any]]] = {}
 
     @property
     def waiting(self) -> dict[str, JSON]:
         """Why a retirement has to wait, by model."""
-        return {model: why for rows in self._waiting.values() for model, _, why in rows}
+        return {model: why for _, rows in self._waiting.values() for model, _, why in rows}
 
     def heard(self, place: Place, news: Mapping[str, Any]) -> None:
         """Take in what a provider's heartbeat says (:meth:`daskevo.provider.retire.Retirements.news`)."""
-        self._waiting.pop(place, None)
+        self.forget(place)
         if news["waiting"]:
-            self._waiting[place] = news["waiting"]
+            self._waiting[place.name] = place, news["waiting"]
         if news["failed"]:
             logger.warning("daskevo: %s takes up %d failed retirements again", place.name, news["failed"])
             self._go_on(place)
@@ -61,11 +62,11 @@ class RetirementFollower:
 
     def forget(self, place: Place) -> None:
         """Forget a provider that has gone: whoever opens its shards takes its retirements up."""
-        self._waiting.pop(place, None)
+        self._waiting.pop(place.name, None)
 
     def go_on(self) -> None:
         """Have all that wait try again now: a shard has a provider again, perhaps the one that they wait for."""
-        for place in self._waiting:
+        for place, _ in self._waiting.values():
             self._go_on(place)
 
     def _go_on(self, place: Place) -> None:
