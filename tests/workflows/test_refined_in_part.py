@@ -9,6 +9,7 @@ import pytest
 
 from daskevo.search import TransferReport
 from daskevo_workflows.execution.refine import say_what_began_anew
+from tests.logs import said_by_daskevo
 
 
 def test_what_is_not_inherited_whole_is_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -22,8 +23,8 @@ def test_what_is_not_inherited_whole_is_said(caplog: pytest.LogCaptureFixture) -
             report("part", TransferReport("other settings", "gate: its own code", inherited=1, layers=3)),
         ]
     )
-    (record,) = caplog.records
-    assert record.getMessage() == (
+    (said,) = said_by_daskevo(caplog)
+    assert said == (
         "part did not begin with all weights of its winner: it inherited 1 of 3 layers with weights, 0 frozen; "
         "then other settings: gate: its own code"
     )

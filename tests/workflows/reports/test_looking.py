@@ -34,6 +34,7 @@ from daskevo_workflows.reports.run_reader import read_run
 from daskevo_workflows.reports.tables import cards, transfer_summary
 from daskevo_workflows.results.frames import rows_of, write_csv
 from daskevo_workflows.results.look import rows_of_runs
+from tests.logs import said_by_daskevo
 from tests.workflows.reports.test_reading import finished, identity, request, written
 
 GOLDEN = Path(__file__).parents[2] / "corpus" / "golden" / "v1"
@@ -287,7 +288,7 @@ def test_a_run_that_is_named_twice_counts_once(
     shutil.copytree(run, tmp_path / "copy")
     again = [run, tmp_path / "d1" / ".." / "d1", tmp_path / "link", tmp_path / "copy"]
     assert rows_of_runs([run, *again]) == rows_of_runs([run])
-    said = [record.message.replace(str(tmp_path), "…") for record in caplog.records]
+    said = [message.replace(str(tmp_path), "…") for message in said_by_daskevo(caplog)]
     assert said == [
         "…/d1 is named twice: this run counts once",
         "…/d1/../d1 is the same folder as …/d1: this run counts once",

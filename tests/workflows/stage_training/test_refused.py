@@ -15,6 +15,7 @@ from daskevo.errors import CorruptRecord, DaskevoError, InvalidInput, InvalidPro
 from daskevo.tuning import Configuration, Constant, Exponential, Linear, MultiStep
 from daskevo_workflows.problems import Data
 from daskevo_workflows.stage_training import begin, check, check_exact, origin, resume
+from tests.logs import said_by_daskevo
 from tests.workflows.stage_training.problems import SAMPLES, always, build, data, layers, problem, trajectory
 
 RATE = {"learning_rate": Constant(0.05)}
@@ -339,7 +340,7 @@ def test_a_model_that_runs_eagerly_is_warned_of_once(caplog: pytest.LogCaptureFi
     for traced in (problem(eager=False), problem(eager=True)):
         for dropout in (0.1, 0.2):
             check(traced, Configuration(RATE, {"dropout": dropout}))
-    (said,) = [record.getMessage() for record in caplog.records]
+    (said,) = said_by_daskevo(caplog)
     assert "runs eagerly, so nothing checks that its training can be cut exactly" in said
 
 
