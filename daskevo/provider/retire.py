@@ -29,7 +29,7 @@ MOST_TOLD = 200
 
 
 @dataclass
-class _Running:
+class _RunningRetirement:
     """A retirement that is carried out: when it began (seconds since the epoch), and why it has to wait, if it has."""
 
     began: float = field(default_factory=time.time)
@@ -71,7 +71,7 @@ class Retirements:
         self._is_served = is_served
         self._fenced = fenced
         self._spawn = spawn
-        self._running: dict[tuple[ServedShard, ModelId], _Running] = {}
+        self._running: dict[tuple[ServedShard, ModelId], _RunningRetirement] = {}
         self._ended: deque[tuple[ModelId, float, float]] = deque(maxlen=MOST_TOLD)
         self._failed = 0
 
@@ -79,7 +79,7 @@ class Retirements:
         """Carry out retirements of a shard's models, but for those that are under way."""
         for retirement in retirements:
             if (served, retirement.model) not in self._running:
-                self._running[served, retirement.model] = _Running()
+                self._running[served, retirement.model] = _RunningRetirement()
                 self._spawn(self._retire(served, retirement), self.tasks)
 
     def go_on(self) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from daskevo.errors import InvalidInput
 from daskevo.space.choice import as_lists
 from daskevo.types import JSON, check_json
-
-if TYPE_CHECKING:
-    from daskevo.space.wiring import Wiring
 
 INPUT = "InputLayer"
 MERGES = frozenset({"Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate", "Dot"})
@@ -100,6 +98,14 @@ def _plain(kind: str, arguments: Mapping[str, Any]) -> dict[str, JSON]:
     return config
 
 
+class CellGraph(ABC):
+    """A graph that a node calls as one layer; its nodes and their wiring are :class:`daskevo.space.wiring.Wiring`."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Return a digest, equal for equal graphs in every process."""
+
+
 @dataclass(frozen=True)
 class Node:
     """One call of a layer or cell in a model graph.
@@ -120,7 +126,7 @@ class Node:
     """
 
     name: str
-    layer: Layer | Wiring
+    layer: Layer | CellGraph
     inputs: tuple[str, ...] = ()
     call: JSON = None
     shares: str | None = None

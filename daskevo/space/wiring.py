@@ -10,7 +10,7 @@ from typing import Self
 
 from daskevo.errors import InvalidMutation
 from daskevo.space.candidate import MAX_NAME_CHARACTERS
-from daskevo.space.nodes import Layer, Node, source_of
+from daskevo.space.nodes import CellGraph, Layer, Node, source_of
 from daskevo.types import JSON
 
 MOST_NODES = 10_000
@@ -65,7 +65,7 @@ class Acting:
     choices: Mapping[str, JSON] = field(default_factory=dict)
 
 
-class Wiring:
+class Wiring(CellGraph):
     """The read part of :class:`~daskevo.space.ModelGraph`.
 
     Parameters
