@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S = (0.1, 0.5, 2.0, 10.0)
 """Waits between attempts, in seconds; the last one repeats."""
-MOST_TOLD = 200
+MOST_TOLD = 50
 """Retirements, at most, of which the answer to one heartbeat tells."""
 
 

@@ -14,8 +14,8 @@ from daskevo.client.renewal import renew
 from daskevo.errors import ModelExists, ModelLost, ModelRetired, UnknownModel
 from daskevo.protocol.hashing import shard_of
 from daskevo.protocol.shard import Shard
+from daskevo.provider import retire
 from daskevo.provider.handlers import ProviderHandlers
-from daskevo.provider.host import ShardHost
 from daskevo.provider.published_models import PublishedModels
 from daskevo.types import ModelId
 from tests.cluster.helpers import (
@@ -93,13 +93,13 @@ async def test_after_the_last_label_nothing_is_left(c: Any, s: Any, a: Any, b: A
 async def test_stats_count_what_was_retired_before_as_gone(
     c: Any, s: Any, a: Any, b: Any, t: Any, monkeypatch: Any
 ) -> None:
-    retire = ShardHost._retire
+    real = retire.retire
 
     async def late(*arguments: Any) -> None:
         await asyncio.sleep(0.1)
-        await retire(*arguments)
+        await real(*arguments)
 
-    monkeypatch.setattr(ShardHost, "_retire", late)
+    monkeypatch.setattr(retire, "retire", late)
     repository = await open_here(c, None)
     await make(repository, chain(8, 6, 3), "first", seed=1)
     await put_reserved(repository, chain(8, 6, 5), await reserve(repository, chain(8, 6, 5), "second"), seed=2)

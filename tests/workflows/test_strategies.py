@@ -100,6 +100,32 @@ def test_what_a_strategy_gives_up_spends_no_budget_and_leaves_nothing(
     assert repository.verify().clean
 
 
+def test_a_model_that_is_put_as_its_evaluation_is_given_up_is_released(
+    repository: Any, tiny: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Its put may be on the way when the search asks for it, and be published after the report."""
+    import keras
+
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
+    put: list[str] = []
+
+    class Overtaken(Impatient):
+        def tell(self, request: Request, report: Report) -> None:
+            super().tell(request, report)
+            if report.failure is not None:
+                label = f"population:{request.model_id.rpartition('-')[0]}"
+                put.append(repository.add(model, model_id=request.model_id, labels=[label]))
+
+    problem = tiny(FIRST=(4, 8, 12, 16, 20), SECOND=(3, 6, 9, 12))
+    result = nas.search(
+        problem, Overtaken(4, 2), repository=repository, evaluations=10, run=tmp_path / "run", keep_best=1
+    )
+    assert put
+    there = {found.model_id for found in repository.models()}
+    assert there == {*result.population(), result.best(1)[0].model_id}
+
+
 def test_a_front_of_accuracy_and_size(repository: Any, tiny: Callable[..., Path], tmp_path: Path) -> None:
     objective = ["max val_accuracy", "min parameters", "min own_bytes", "min flops", "min depth", "max seconds"]
     arguments: dict[str, Any] = {"repository": repository, "objective": objective, "run": tmp_path / "run"}

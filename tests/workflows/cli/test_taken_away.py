@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from daskevo.errors import DaskevoError, InvalidInput, InvalidProblem
-from daskevo.runs import RunRecord
+from daskevo.runs import RunRecord, run_lock, schema
 from daskevo.search import Report, Request
 from daskevo.space import Candidate
-from daskevo_workflows.cli.paths import run_folder
+from daskevo_workflows.cli.paths import OWN, run_folder
+from daskevo_workflows.problems.content import MAKING, SOURCES
 
 IDENTITY = {"problem": {"name": "digits"}, "objective": "max val_acuracy", "seed": 0}
 
@@ -47,6 +48,10 @@ def test_a_new_run_is_taken_away(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
     assert error.message.startswith("no metric 'val_acuracy'\nNo candidate would fare better.")
     assert "taken away again" in error.message
+
+
+def test_all_that_a_run_creates_is_its_own() -> None:
+    assert {SOURCES, MAKING, run_lock.FILE, schema.FILE, "run.json", "repository"} < set(OWN)
 
 
 def test_what_lay_there_stays(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from daskevo_workflows.reports.series import (
     quantile,
     running_best,
 )
+from daskevo_workflows.reports.tables import best_models
 
 MAX, MIN = Objective.parse("max accuracy"), Objective.parse("min loss")
 
@@ -42,6 +43,21 @@ def test_best_follows_the_objectives_direction() -> None:
     assert running_best([2.0, 3.0, 1.0], MIN) == [2.0, 2.0, 1.0]
     assert [e.model_id for e in run(MIN, [2.0, 3.0, 1.0]).best(2)] == ["m2", "m0"]
     assert [e.model_id for e in run(MAX, [2.0, None, 3.0, 3.0]).best(3)] == ["m2", "m3", "m0"]
+
+
+def test_of_a_candidate_in_parts_the_best_part_is_among_the_best() -> None:
+    whole = run(MAX, [0.5, 0.7, 0.9, 0.8, 0.6])
+    goes_on = {2: "m0", 3: "m2"}
+    parts = replace(whole, evaluations=tuple(replace(e, continues=goes_on.get(e.number)) for e in whole.evaluations))
+    assert [e.model_id for e in parts.best(9)] == ["m2", "m1", "m4"]
+    table = best_models(parts)
+    assert table is not None
+    assert table.heads[3] == "after step"
+    assert [row[7 + 1] for row in table.rows] == ["none: from scratch, in parts", *["none: from scratch"] * 2]
+    plain = best_models(whole)
+    assert plain is not None
+    assert "after step" not in plain.heads
+    assert len(plain.rows) == 5
 
 
 def test_a_target_is_reached_in_the_objectives_direction() -> None:

@@ -89,7 +89,10 @@ def export(
     from daskevo.types import check_name
     from daskevo_workflows.exporting.export import check_place, export_model
     from daskevo_workflows.exporting.origins import Origins
+    from daskevo_workflows.exporting.safetensors_files import check_installed
 
+    if kind == ".safetensors" or (output is not None and output.suffix == ".safetensors"):
+        check_installed()
     if best is not None and output is not None:
         raise InvalidInput("--best K takes the run and a folder, and no model: leave the model out")
     # One word after ROOT may be either: it is the file if it ends like one, or if --best needs no model.

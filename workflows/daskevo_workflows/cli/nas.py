@@ -142,7 +142,7 @@ def nas(problem: str, folder: Path | None, as_json: bool, **options: Any) -> Non
     covertype      forest cover types by dense layers with skip connections; here with synthetic data
     nas-bench-201  digits by convolutional networks of one cell, repeated
     nasnet         digits by convolutional networks of two cells, a normal and a reducing one
-    my_problem.py  your own problem; the README says what such a file contains
+    my_problem.py  your own problem; docs/tutorial.md writes one
 
     \b
     A first search, about a minute:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RUN = "run.json"
 """File that marks a folder as the folder of a run."""
 
-OWN = (RUN, "run.sqlite", "run.sqlite-journal", "run.lock", REPOSITORY)
+OWN = (RUN, "run.sqlite", "run.sqlite-journal", "run.lock", REPOSITORY, "problem", "problem.making")
 """Files that a new run creates in its folder before its first evaluation ends."""
 
 SHOWN = 8

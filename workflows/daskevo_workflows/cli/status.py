@@ -6,9 +6,9 @@ import os
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -73,7 +73,8 @@ def _search_lines(result: Result) -> list[tuple[str, str]]:
     lines = [
         (
             "search",
-            f"{plain(series.facts.get('problem', '?'), 80)}, seed {result.info.identity.get('seed')}; {series.arm}",
+            f"{plain(series.facts.get('problem', '?'), 80)}, seed {result.info.identity.get('seed')}; "
+            f"{_strategy(result.info.identity)}; {series.arm}",
         ),
         (STATE, _state(series.state, result.sessions)),
         *([("data", words)] if (words := say_other_data(series.happenings)) else []),
@@ -92,6 +93,19 @@ def _search_lines(result: Result) -> list[tuple[str, str]]:
             ("best" if place == 0 else "", words) for place, words in enumerate(say_models(result, result.best(SHOWN)))
         ]
     return lines
+
+
+def _strategy(identity: Mapping[str, Any]) -> str:
+    """Return the name of a search's strategy; of one that trains in parts also how far."""
+    from daskevo_plugins.formatting import plain
+
+    recorded = identity.get("strategy")
+    strategy = recorded if isinstance(recorded, dict) else {}
+    settings, unit = strategy.get("settings"), identity.get("unit")
+    if unit is None or not isinstance(settings, dict):
+        return plain(strategy.get("name", "?"), 80)
+    until = f" until {unit} {settings['most']}" if "most" in settings else ""
+    return plain(f"{strategy.get('name', '?')}, each candidate in parts{until}, each part an evaluation", 160)
 
 
 def _root(folder: Path, recorded: str) -> str:

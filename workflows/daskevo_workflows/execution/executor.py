@@ -44,6 +44,9 @@ logger = logging.getLogger(__name__)
 MISSING = "model missing"
 """Kind of the events that note that a model of the run is no longer in the repository."""
 
+MAY_BE_PUT = ("cancelled", "trainer lost", "time limit", "repository")
+"""Kinds of failures of an evaluation that may have put its model all the same."""
+
 ATTEMPTS = 2
 """Submissions of one evaluation, at most, when the repository fails; after that the evaluation has failed."""
 
@@ -216,6 +219,12 @@ class Executor:
         return stop
 
     def _release_strays(self) -> None:
+        given_up = [
+            report.model_id
+            for report in self.run_state.reports.values()
+            if report.failure is not None and report.failure.kind in (*MAY_BE_PUT, "stopped")
+        ]
+        self.holdings.release_given_up(given_up, self.run_state.population_label)
         pending = [request.model_id for request in self.run_state.pending]
         self.holdings.release_strays([*self.strategy.population(), *pending])
 
@@ -353,8 +362,7 @@ class Executor:
 
     def _may_be_put(self, report: Report) -> bool:
         """Tell whether a failed evaluation may nevertheless have put its model before it ended."""
-        kinds = ("cancelled", "trainer lost", "time limit", "repository")
-        return report.failure is not None and report.failure.kind in kinds
+        return report.failure is not None and report.failure.kind in MAY_BE_PUT
 
     def _full(self, found: str) -> RepositoryFull:
         """Return the error that ends the run: no further model would find room either.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
 from daskevo.errors import ClusterError, ModelLost, ModelRetired, SchedulerUnreachable, UnknownModel
@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 STORAGE_S = 3.0
 """Minimum time between two samples of the repository's size."""
+SETTLED_S = 5.0
+"""Longest wait until attempts of evaluations that were given up are settled."""
 CHOOSING_S = 60.0
 """Longest time for which a label is kept for evaluations that have not chosen their ancestor yet."""
 
@@ -97,6 +99,25 @@ class Holdings:
             # There may be none: nothing goes on from the last part, and a state may have found no room.
             with suppress(ModelLost, ModelRetired, UnknownModel):
                 change_label(state_name(change.model_id), change.label)
+
+    def release_given_up(self, models: Iterable[str], label: str) -> None:
+        """Release the models of evaluations that were given up, where a put was under way and has been published since.
+
+        Call it when their attempts are settled: then none of them is published any more.
+        """
+        models = list(models)
+        try:
+            until = time.monotonic() + SETTLED_S
+            while models and self._repository.stats()["unsettled"] and time.monotonic() < until:
+                time.sleep(0.05)
+            for model_id in models:
+                with suppress(ModelLost, ModelRetired, UnknownModel):
+                    self._repository.release(model_id, label)
+        except SchedulerUnreachable:
+            raise
+        except ClusterError as error:
+            # The next session looks again.
+            logger.info("models of evaluations that were given up can't be looked for now: %s", error)
 
     def release_strays(self, wanted: Collection[str]) -> None:
         """Release the states of all models but these.

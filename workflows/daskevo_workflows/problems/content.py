@@ -21,6 +21,9 @@ from daskevo.types import JSON
 from daskevo_workflows.evaluation.quiet_import import quietly
 from daskevo_workflows.problems.user_modules import Source, importing, sources_with_imports
 
+SOURCES, MAKING = "problem", "problem.making"
+"""Folders in a run's folder: with the problem's sources, and with those that are being written."""
+
 VERSION = "problem_version"
 """Optional attribute of a problem: a version that replaces all comparisons of its content."""
 
@@ -118,12 +121,12 @@ def version_of(problem: Any) -> str | None:
 
 def keep_sources(folder: Path, content: Content) -> None:
     """Write a problem's sources into a run's folder, if not there yet, so that the code that ran stays readable."""
-    place = folder / "problem"
+    place = folder / SOURCES
     # A run that is resumed keeps the sources that it began with.
     if place.exists() or not content.sources:
         return
     # Renamed once it is whole: a process that is killed here must not leave a part of them for good.
-    making = folder / "problem.making"
+    making = folder / MAKING
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
     taken: set[str] = set()

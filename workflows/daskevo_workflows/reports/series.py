@@ -40,6 +40,8 @@ class EvaluationRow:
         Phase -> seconds on the trainer.
     asked_transfer:
         Whether the request allowed to inherit (a control arm does not).
+    continues:
+        The earlier part of the same candidate that it goes on from; what it inherited is what its first part did.
     prefix, vertices:
         Vertices shared with the ancestor, and vertices of the model.
     own_bytes, full_bytes:
@@ -61,6 +63,7 @@ class EvaluationRow:
     reason: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
     asked_transfer: bool = True
+    continues: str | None = None
     parent: str | None = None
     ancestor: str | None = None
     prefix: int = 0
@@ -191,10 +194,25 @@ class RunSeries:
         return [evaluation for evaluation in self.finished if evaluation.transferred]
 
     def best(self, k: int) -> list[EvaluationRow]:
-        """Return the `k` best evaluations, best first, ties by the earlier one."""
-        ranked = [e for e in self.finished if e.quality is not None]
+        """Return the `k` best evaluations, best first, ties by the earlier one; of each candidate the best part."""
         # Sorting is stable, and evaluations are in the order of their ends: the earlier one of equals stays first.
-        return sorted(ranked, key=lambda e: -self.objective.rank(e.quality or 0.0))[:k]
+        ranked = sorted(
+            (e for e in self.finished if e.quality is not None), key=lambda e: -self.objective.rank(e.quality or 0.0)
+        )
+        best: dict[str, EvaluationRow] = {}
+        for evaluation in ranked:
+            best.setdefault(self._first_part(evaluation.model_id), evaluation)
+        return list(best.values())[:k]
+
+    def _first_part(self, model_id: str) -> str:
+        while (before := self._parts.get(model_id)) is not None:
+            model_id = before
+        return model_id
+
+    @cached_property
+    def _parts(self) -> dict[str, str]:
+        """Model -> the one that it goes on from."""
+        return {e.model_id: e.continues for e in self.evaluations if e.continues is not None}
 
     @cached_property
     def front(self) -> list[EvaluationRow]:

@@ -101,10 +101,12 @@ def best_models(run: RunSeries) -> ReportTable | None:
     if not best:
         return None
     quality = plain(run.objective.metric, 40)
+    in_parts = any(e.continues for e in run.evaluations)
     heads = (
         "",
         "model",
         quality,
+        *(["after step"] if in_parts else []),
         "evaluation",
         "parameters",
         "frozen",
@@ -119,6 +121,7 @@ def best_models(run: RunSeries) -> ReportTable | None:
                 str(place),
                 (_named(run, e),),
                 said,
+                *([f"{e.step:,}"] if in_parts else []),
                 str(e.number),
                 f"{e.parameters:,}" if e.parameters is not None else "–",
                 say_share(e.frozen_share),
@@ -128,7 +131,7 @@ def best_models(run: RunSeries) -> ReportTable | None:
             )
             for place, (e, said) in enumerate(zip(best, say_qualities([e.quality for e in best]), strict=True), start=1)
         ),
-        frozenset({0, 2, 3, 4, 5, 6}),
+        frozenset({0, *range(2, len(heads) - 2)}),
     )
 
 
@@ -314,7 +317,7 @@ def _named(run: RunSeries, evaluation: EvaluationRow) -> str:
 def _chain(run: RunSeries, evaluation: EvaluationRow) -> str | tuple[str, ...]:
     chain = run.lineage(evaluation.model_id)[1:]
     if not chain:
-        return "none: from scratch"
+        return "none: from scratch" + (", in parts" if evaluation.continues else "")
     # Both ends say most: whom it inherited from directly, and the root of its lineage.
     shown = chain if len(chain) <= 6 else [*chain[:4], f"… {len(chain) - 5} more …", chain[-1]]
     return tuple(plain(model_id, 100) for model_id in shown)
