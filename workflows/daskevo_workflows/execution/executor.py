@@ -219,14 +219,25 @@ class Executor:
         return stop
 
     def _release_strays(self) -> None:
-        given_up = [
-            report.model_id
-            for report in self.run_state.reports.values()
-            if report.failure is not None and report.failure.kind in (*MAY_BE_PUT, "stopped")
-        ]
-        self.holdings.release_given_up(given_up, self.run_state.population_label)
+        self._release_given_up()
         pending = [request.model_id for request in self.run_state.pending]
         self.holdings.release_strays([*self.strategy.population(), *pending])
+
+    def _release_given_up(self) -> None:
+        """Release the models of evaluations that were given up while their put was on the way, and published since."""
+        kinds = (*MAY_BE_PUT, "stopped")
+        reports = [one for one in self.run_state.reports.values() if one.failure and one.failure.kind in kinds]
+        if reports:
+            self.holdings.wait_until_settled()
+        for report in reports:
+            standing, request = self._standing(report.model_id), self.run_state.requests[report.number]
+            # Another candidate's model is another run's: the folder may have been restored from an older copy.
+            if (
+                standing is not None
+                and standing.state == "published"
+                and other_candidate(standing.record, request) is None
+            ):
+                self.holdings.release(report.model_id, self.run_state.population_label)
 
     def _seconds_of_next(self, count: int) -> list[float]:
         """Return the seconds of recent evaluations, in proportion to the longest one that is ready."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from daskevo.errors import ClusterError, ModelLost, ModelRetired, SchedulerUnreachable, UnknownModel
@@ -100,24 +100,23 @@ class Holdings:
             with suppress(ModelLost, ModelRetired, UnknownModel):
                 change_label(state_name(change.model_id), change.label)
 
-    def release_given_up(self, models: Iterable[str], label: str) -> None:
-        """Release the models of evaluations that were given up, where a put was under way and has been published since.
-
-        Call it when their attempts are settled: then none of them is published any more.
-        """
-        models = list(models)
-        try:
-            until = time.monotonic() + SETTLED_S
-            while models and self._repository.stats()["unsettled"] and time.monotonic() < until:
+    def wait_until_settled(self) -> None:
+        """Wait until the fate of attempts that have ended is decided: no put of theirs is published after that."""
+        until = time.monotonic() + SETTLED_S
+        with suppress(ClusterError):
+            while self._repository.stats()["unsettled"] and time.monotonic() < until:
                 time.sleep(0.05)
-            for model_id in models:
-                with suppress(ModelLost, ModelRetired, UnknownModel):
-                    self._repository.release(model_id, label)
+
+    def release(self, model_id: str, label: str) -> None:
+        """Release a model that no label change in the record is about."""
+        try:
+            with suppress(ModelLost, ModelRetired, UnknownModel):
+                self._repository.release(model_id, label)
         except SchedulerUnreachable:
             raise
         except ClusterError as error:
             # The next session looks again.
-            logger.info("models of evaluations that were given up can't be looked for now: %s", error)
+            logger.info("%s can't be released now: %s", model_id, error)
 
     def release_strays(self, wanted: Collection[str]) -> None:
         """Release the states of all models but these.
