@@ -72,7 +72,7 @@ class Retirements:
         self._fenced = fenced
         self._spawn = spawn
         self._running: dict[tuple[ServedShard, ModelId], _RunningRetirement] = {}
-        self._ended: deque[tuple[ModelId, float, float]] = deque(maxlen=MOST_TOLD)
+        self._ended: deque[list[JSON]] = deque(maxlen=MOST_TOLD)
         self._failed = 0
 
     def begin(self, served: ServedShard, retirements: Iterable[Retirement]) -> None:
@@ -96,17 +96,17 @@ class Retirements:
             ``waiting``: ``[model, began, why]``; ``ended``: ``[model, began, ended]``, the latest `MOST_TOLD`; both in
             seconds since the epoch; ``failed``: how many of these are unfinished, because of an unexpected error.
         """
-        waiting = [(model, one.began, one.waits_for) for (_, model), one in self._running.items() if one.waits_for]
-        ended, failed = list(map(list, self._ended)), self._failed
+        waiting = [[model, one.began, one.waits_for] for (_, model), one in self._running.items() if one.waits_for]
+        found: dict[str, JSON] = {"waiting": waiting[:MOST_TOLD], "ended": [*self._ended], "failed": self._failed}
         self._ended.clear()
         self._failed = 0
-        return {"waiting": list(map(list, waiting[:MOST_TOLD])), "ended": ended, "failed": failed}
+        return found
 
     async def _retire(self, served: ServedShard, retirement: Retirement) -> None:
         running = self._running[served, retirement.model]
         try:
             await retire(served, retirement, self._session, self._is_served, running.later)
-            self._ended.append((retirement.model, running.began, time.time()))
+            self._ended.append([retirement.model, running.began, time.time()])
         except ShardFenced as error:
             self._fenced(served, error)
         except Exception:

@@ -221,3 +221,13 @@ def test_blame_diff_and_lineage_of_a_run(run: Any) -> None:
     assert typed("lineage", run.folder, heir.model_id, "--dot").stdout.startswith("digraph lineage {")
     assert typed("lineage", run.folder, "--all").stdout.splitlines()[0].split()[:3] == ["MODEL", "SCOPE", "QUALITY"]
     assert typed("lineage", run.folder).exit_code == 2
+
+
+def test_where_safetensors_is_missing_no_folder_is_made(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    done = typed("export", run.folder, "--best", 2, "--format", ".safetensors", tmp_path / "winners")
+    assert done.exit_code == 2
+    assert "pip install safetensors" in done.output
+    assert not (tmp_path / "winners").exists()

@@ -48,7 +48,8 @@ def test_best_follows_the_objectives_direction() -> None:
 def test_of_a_candidate_in_parts_the_best_part_is_among_the_best() -> None:
     whole = run(MAX, [0.5, 0.7, 0.9, 0.8, 0.6])
     goes_on = {2: "m0", 3: "m2"}
-    parts = replace(whole, evaluations=tuple(replace(e, continues=goes_on.get(e.number)) for e in whole.evaluations))
+    rows = tuple(replace(e, continues=goes_on.get(e.number)) for e in whole.evaluations)
+    parts = replace(whole, evaluations=rows, identity={"unit": "epoch"})
     assert [e.model_id for e in parts.best(9)] == ["m2", "m1", "m4"]
     table = best_models(parts)
     assert table is not None

@@ -91,7 +91,8 @@ def export(
     from daskevo_workflows.exporting.origins import Origins
     from daskevo_workflows.exporting.safetensors_files import check_installed
 
-    if kind == ".safetensors" or (output is not None and output.suffix == ".safetensors"):
+    if kind == ".safetensors":
+        # Before a folder is made for the best K; of a single file its place is checked first.
         check_installed()
     if best is not None and output is not None:
         raise InvalidInput("--best K takes the run and a folder, and no model: leave the model out")

@@ -234,6 +234,7 @@ class Executor:
             # Another candidate's model is another run's: the folder may have been restored from an older copy.
             if (
                 standing is not None
+                and standing.record is not None
                 and standing.state == "published"
                 and other_candidate(standing.record, request) is None
             ):

@@ -42,8 +42,8 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
 IN_PARTS = ("halving", "hyperband", "asha", "median")
 """Strategies that train a candidate in parts, and stop bad ones early."""
 IN_ONE_PIECE = tuple(word for word in STRATEGIES if word not in IN_PARTS)
-"""Those that train each candidate in one piece: of the others each part counts as an evaluation, so results after as
-many evaluations don't compare."""
+"""Strategies that train each candidate in one piece: of the others each part counts as an evaluation, so results after
+as many evaluations don't compare."""
 
 ETA = 3
 """Default of `eta`, as in the papers."""

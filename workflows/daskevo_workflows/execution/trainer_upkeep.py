@@ -126,7 +126,6 @@ class Upkeep:
         if self._alone_since is None:
             self._alone_since = now
         if now - self._alone_since > NO_TRAINER_S and not self._grows():
-            refused = set(self._trainers.refused.values())
             stuck = ", ".join(sorted({str(trainer.name) for trainer in self._trainers.stuck.values()}))
             if still:
                 raise NoTrainer(
@@ -137,6 +136,7 @@ class Upkeep:
                     "to go on",
                     paused=sorted(still),
                 )
+            refused = set(self._trainers.refused.values())
             raise NoTrainer(
                 f"no worker with the resource {self._trainers.claimed} for {NO_TRAINER_S:g} s"
                 + (f" but those that can't end an evaluation that was given up ({stuck})" if stuck else "")

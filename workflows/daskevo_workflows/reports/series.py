@@ -204,6 +204,11 @@ class RunSeries:
             best.setdefault(self._first_part(evaluation.model_id), evaluation)
         return list(best.values())[:k]
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether candidates are trained in parts, each of which is an evaluation."""
+        return "unit" in self.identity
+
     def _first_part(self, model_id: str) -> str:
         while (before := self._parts.get(model_id)) is not None:
             model_id = before

@@ -101,12 +101,11 @@ def best_models(run: RunSeries) -> ReportTable | None:
     if not best:
         return None
     quality = plain(run.objective.metric, 40)
-    in_parts = any(e.continues for e in run.evaluations)
     heads = (
         "",
         "model",
         quality,
-        *(["after step"] if in_parts else []),
+        *(["after step"] if run.in_parts else []),
         "evaluation",
         "parameters",
         "frozen",
@@ -121,7 +120,7 @@ def best_models(run: RunSeries) -> ReportTable | None:
                 str(place),
                 (_named(run, e),),
                 said,
-                *([f"{e.step:,}"] if in_parts else []),
+                *([f"{e.step:,}"] if run.in_parts else []),
                 str(e.number),
                 f"{e.parameters:,}" if e.parameters is not None else "–",
                 say_share(e.frozen_share),

@@ -98,9 +98,8 @@ def _words(run: RunSeries) -> str:
             f"{say_bytes(last.full_bytes)} as full copies"
         )
     if rows:
-        # They are stored beside their models, and belong to no model's bytes.
-        without = ", without the states from which trainings go on" if "unit" in run.identity else ""
-        parts.append(
-            f"without retirement {say_bytes(rows[-1][1])} stored, {say_bytes(rows[-1][2])} as full copies" + without
-        )
+        parts.append(f"without retirement {say_bytes(rows[-1][1])} stored, {say_bytes(rows[-1][2])} as full copies")
+        if run.in_parts:
+            # They are stored beside their models, and belong to no model's bytes.
+            parts[-1] += ", without the states from which trainings go on"
     return f"{label_of(run)}: {'; '.join(parts) or 'no bytes recorded'}."
